@@ -1,0 +1,1 @@
+"""weever_stream."""

@@ -1,0 +1,138 @@
+"""The one root of every error a user can meet, and the place it points at.
+
+An error says what is wrong (`message`), where (`place`) and what to do (`hint`). `render()` draws all three the way
+the command line prints them, with the offending line and a caret under the column. Errors survive pickling, because
+they travel from Spark's workers to the driver, and never carry a row's values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "DataError",
+    "DetectorError",
+    "OutputError",
+    "Place",
+    "RuleError",
+    "StateError",
+    "TypeMismatchError",
+    "WeeverError",
+    "did_you_mean",
+]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something is wrong: any part that is known. Lines and columns count from 1."""
+
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    text: str | None = None
+    """The whole source line, to draw the caret under."""
+    width: int = 1
+    """How many characters the caret underlines."""
+    rule: str | None = None
+
+    def __str__(self) -> str:
+        spot = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        named = f"rule {self.rule}" if self.rule else ""
+        return ", ".join(part for part in (spot, named) if part)
+
+    def drawing(self) -> str:
+        """The source line with a caret under the column, or nothing where the text is not known."""
+        if self.text is None or self.column is None:
+            return ""
+        line, column = self.text, self.column - 1
+        start = max(0, column - 90)
+        shown, at = line[start : start + 140].replace("\t", " "), column - start
+        return f"    {shown}\n    {' ' * at}{'^' * max(1, min(self.width, len(shown) - at or 1))}"
+
+
+class WeeverError(Exception):
+    """Anything that a user can cause and mend. Subclasses' docstrings tell the causes and cures."""
+
+    code = "weever"
+
+    def __init__(self, message: str, *, hint: str | None = None, place: Place | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.place = place
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.message, self.hint, self.place))
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def at(self, **where: Any) -> WeeverError:
+        """Fills in what is known of the place and was not known deeper down. Returns itself, to be raised."""
+        known = self.place or Place()
+        missing = {name: value for name, value in where.items() if getattr(known, name) is None}
+        self.place = replace(known, **missing)
+        return self
+
+    def render(self) -> str:
+        """Place, message, the line with its caret, and the hint, each on a line of its own."""
+        where = str(self.place) if self.place else ""
+        lines = [f"{where}: {self.message}" if where else self.message]
+        if self.place and (drawing := self.place.drawing()):
+            lines.append(drawing)
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+def _rebuild(kind: type[WeeverError], message: str, hint: str | None, place: Place | None) -> WeeverError:
+    return kind(message, hint=hint, place=place)
+
+
+class RuleError(WeeverError):
+    """A rule or a rule file that cannot be read, or that says nothing. The caret shows where; mend the text."""
+
+    code = "rule"
+
+
+class TypeMismatchError(RuleError):
+    """A predicate compares columns whose types cannot be compared. Cast one in the source, or give `columns:`."""
+
+    code = "type"
+
+
+class DataError(WeeverError):
+    """The data cannot be read, or lacks what the rules need: a missing column, a ragged line, a repeated key."""
+
+    code = "data"
+
+
+class DetectorError(WeeverError):
+    """A call of the in-process engine that it cannot take: an unknown rule, a change without its key."""
+
+    code = "detector"
+
+
+class StateError(WeeverError):
+    """Saved state that is torn, foreign, or of a version or plan that does not fit. Restore it or rebuild."""
+
+    code = "state"
+
+
+class OutputError(WeeverError):
+    """Results were computed and could not be written. Check the target's path, rights and space."""
+
+    code = "output"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint with the closest known names, or None where nothing is near."""
+    names = list(known)
+    folded = {candidate.casefold(): candidate for candidate in names}
+    close = get_close_matches(name.casefold(), list(folded), n=2, cutoff=0.6)
+    return "did you mean " + " or ".join(folded[match] for match in close) + "?" if close else None

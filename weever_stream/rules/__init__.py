@@ -1,0 +1,1 @@
+"""The rule language: denial constraints written in a file or in Python, one normal form, checked types."""
