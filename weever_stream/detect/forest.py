@@ -1,0 +1,110 @@
+"""The rows of a shard: runs of geometrically growing sizes, and a tail of the newest (Bentley and Saxe, as in an LSM).
+
+New rows go to the tail or become a run; runs of similar size are merged, so there are O(log n) of them and a row is
+copied O(log n) times in its life. Rows die in place; a run that is more than half dead is rewritten. A key has at most
+one living row in the whole forest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sortedcontainers import SortedKeyList
+
+from weever_stream.detect.run import Run, Shape
+from weever_stream.detect.tail import CAPACITY, SMALL, Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from weever_stream.detect.rows import Rows
+    from weever_stream.index.tree import Tree
+
+__all__ = ["Forest"]
+
+_RATIO = 2
+"""A run is merged with the next larger one unless that is at least so many times as large."""
+
+
+class Forest:
+    """Runs by size, and the tail."""
+
+    def __init__(self, shape: Shape, schema: pa.Schema) -> None:
+        self.shape = shape
+        self.schema = schema
+        self.runs: SortedKeyList[Run] = SortedKeyList(key=len)
+        self._serial = 1
+        self.tail = Tail(0, shape.plan, schema)
+
+    def __iter__(self) -> Iterator[Run | Tail]:
+        """Everything that holds rows, the largest first."""
+        yield from reversed(self.runs)
+        if len(self.tail):
+            yield self.tail
+
+    def __len__(self) -> int:
+        """Living rows."""
+        return sum(len(part) - len(part.dead) for part in self)
+
+    @property
+    def largest(self) -> Run | None:
+        """The run that gives new ones their arrangement."""
+        return self.runs[-1] if self.runs else None
+
+    def serial(self) -> int:
+        """A number that no part of the forest has had."""
+        self._serial += 1
+        return self._serial
+
+    def add(self, serial: int, rows: Rows, trees: tuple[Tree | None, ...] | None) -> None:
+        """Takes new rows in: with their trees as a run, without as part of the tail."""
+        if not len(rows):
+            return
+        if trees is not None:
+            self.plant(Run(serial, rows.table, rows.order, trees))
+            return
+        self.tail.append(rows)
+        if len(self.tail) >= CAPACITY:
+            self.settle()
+
+    def settle(self) -> None:
+        """Makes a run of the tail."""
+        tail = self.tail
+        if len(tail):
+            rows, serial = tail.rows(), tail.serial
+            run = Run(serial, rows.table, rows.order, self.shape.trees(rows, self.largest), tail.dead.cut(tail.n))
+            self.tail = Tail(self.serial(), self.shape.plan, self.schema)
+            self.plant(run)
+
+    def plant(self, run: Run) -> None:
+        """Adds a run and merges until sizes grow geometrically again."""
+        self.runs.add(run)
+        while len(self.runs) > 1 and len(self.runs[1]) < _RATIO * len(self.runs[0]):
+            smaller, larger = self.runs.pop(0), self.runs.pop(0)
+            self.runs.add(larger.merged(smaller, self.serial(), self.shape))
+
+    def prune(self) -> None:
+        """Rewrites runs that are mostly dead, drops those that are dead altogether."""
+        wilted = [run for run in self.runs if 2 * len(run.dead) > len(run)]
+        for run in wilted:
+            self.runs.remove(run)
+        for run in wilted:
+            if len(run.dead) < len(run):
+                self.plant(run.rewritten(self.serial(), self.shape))
+
+    def fits_tail(self, rows: int) -> bool:
+        """Whether so many new rows go to the tail."""
+        return rows <= SMALL
+
+    def _check(self) -> None:
+        """Asserts every invariant of the forest and its parts."""
+        sizes = [len(run) for run in self.runs]
+        assert all(b >= _RATIO * a for a, b in zip(sizes, sizes[1:], strict=False)), "sizes grow geometrically"
+        serials = [part.serial for part in self]
+        assert len(set(serials)) == len(serials), "serial numbers differ"
+        for run in self.runs:
+            assert 2 * len(run.dead) <= len(run), "no run is mostly dead"
+            run._check(self.shape)
+        self.tail._check()

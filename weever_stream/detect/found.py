@@ -1,0 +1,139 @@
+"""Pairs as the engine finds them: positions in two sets of rows, not yet read, named or printed.
+
+A `Found` is cheap to keep (eight bytes a pair) and can be read at any time later, because the rows it points into
+never change. `cancel` nets the pairs that one batch both removed and added: a pair is the same pair if both rows have
+the same keys, whatever their values became.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from weever_stream.detect.filters import compare_values
+from weever_stream.index.codes import flatten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from weever_stream.detect.plan import Probe, Target
+    from weever_stream.index.arrays import Ints, Mask, Rows
+    from weever_stream.index.tree import Pairs
+
+__all__ = ["Found", "RowSet", "cancel", "resolve"]
+
+
+class RowSet(Protocol):
+    """Rows that pairs point into: a run, the tail, or the rows of a batch."""
+
+    @property
+    def table(self) -> pa.RecordBatch:
+        """Their values."""
+        ...
+
+    @property
+    def gids(self) -> Ints:
+        """Their numbers, one and the same for the old and the new row of a key within a batch."""
+        ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """Pairs of one rule, (left row, right row); a rule on one row has no right rows."""
+
+    rule: int
+    sign: int
+    """+1 added, -1 removed."""
+    left: RowSet
+    left_rows: Rows
+    right: RowSet | None = None
+    right_rows: Rows | None = None
+
+    def __len__(self) -> int:
+        return len(self.left_rows)
+
+    def take(self, which: Mask) -> Found:
+        """Some of the pairs."""
+        right = None if self.right_rows is None else self.right_rows[which]
+        return Found(self.rule, self.sign, self.left, self.left_rows[which], self.right, right)
+
+    def identities(self, *, symmetric: bool) -> Ints:
+        """n x 2 row numbers, in rising order where the rule does not tell left from right."""
+        left = self.left.gids[self.left_rows]
+        right = left if self.right is None or self.right_rows is None else self.right.gids[self.right_rows]
+        pairs = np.stack([left, right], 1)
+        return np.sort(pairs, 1) if symmetric else pairs
+
+
+def resolve(pairs: Pairs, probe: Probe, queries: RowSet, query_rows: Rows, stored: RowSet, sign: int) -> Iterator[Found]:
+    """Pairs of a probe as the pairs of its rules, candidates confirmed by their values."""
+    for number, target in enumerate(probe.targets):
+        if len(probe.targets) == 1:
+            mine, theirs = query_rows[pairs.query], pairs.row
+        else:
+            which = np.flatnonzero(pairs.program == number)
+            if not len(which):
+                continue
+            mine, theirs = query_rows[pairs.query[which]], pairs.row[which]
+        left, right = (queries, stored) if target.query_is_left else (stored, queries)
+        left_rows, right_rows = (mine, theirs) if target.query_is_left else (theirs, mine)
+        found = Found(target.rule, sign, left, left_rows, right, right_rows)
+        if target.verify:
+            found = found.take(confirmed(target, left.table, left_rows, right.table, right_rows))
+        if len(found):
+            yield found
+
+
+def confirmed(
+    target: Target, left: pa.RecordBatch, left_rows: Rows, right: pa.RecordBatch, right_rows: Rows
+) -> Mask:
+    """Which candidate pairs satisfy the predicates that codes could not decide."""
+    kept = np.ones(len(left_rows), np.bool_)
+    for predicate in target.verify:
+        one = flatten(left.column(predicate.left.name)).take(_indices(left_rows))
+        other = flatten(right.column(predicate.right.name)).take(_indices(right_rows))  # type: ignore[union-attr]
+        kept &= compare_values(one, predicate.op, other, predicate.domain)
+    return kept
+
+
+def _indices(rows: Rows) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(rows)
+
+
+def cancel(removed: Sequence[Found], added: Sequence[Found], symmetric: Sequence[bool]) -> Iterator[Found]:
+    """What is left of removals and additions once the pairs that are in both are taken out of both."""
+    for rule in sorted({found.rule for found in (*removed, *added)}):
+        before = [found for found in removed if found.rule == rule]
+        after = [found for found in added if found.rule == rule]
+        gone = _identities(before, symmetric[rule])
+        come = _identities(after, symmetric[rule])
+        yield from _without(before, gone, come)
+        yield from _without(after, come, gone)
+
+
+def _identities(pieces: Iterable[Found], symmetric: bool) -> Ints:
+    numbers = [found.identities(symmetric=symmetric) for found in pieces]
+    return np.ascontiguousarray(np.concatenate(numbers)) if numbers else np.empty((0, 2), np.int64)
+
+
+def _without(pieces: Iterable[Found], mine: Ints, others: Ints) -> Iterator[Found]:
+    kept = ~np.isin(_as_records(mine), _as_records(others))
+    at = 0
+    for found in pieces:
+        left = found.take(kept[at : at + len(found)])
+        at += len(found)
+        if len(left):
+            yield left
+
+
+_RECORD = np.dtype([("left", np.int64), ("right", np.int64)])
+
+
+def _as_records(pairs: Ints) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+    return pairs.view(_RECORD).reshape(-1)

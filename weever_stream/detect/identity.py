@@ -1,0 +1,94 @@
+"""Names of rows and violations that stay the same for ever: printable keys and violation ids.
+
+A key of one column is its plain text, a composite key the JSON array of its values. A violation's id is the leading
+128 bits, in hex, of the SHA-256 of the JSON array [rule, left key, right key], so anybody can compute it again, in
+Spark SQL too: `left(sha2(to_json(array(rule, left_key, right_key)), 256), 32)`. The right key is null for a rule on one row.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from hashlib import sha256
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from weever_stream.index.codes import flatten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+__all__ = ["json_value", "key_texts", "plain", "values_texts", "violation_id"]
+
+
+def violation_id(rule: str, left_key: str, right_key: str | None) -> str:
+    """The stable id of a violation.
+
+    >>> violation_id("zip_determines_city", "2", "4")
+    '32c360c9017c0b02a1c6f641b946078e'
+    """
+    return sha256(_json([rule, left_key, right_key]).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=json_value)
+
+
+def json_value(value: object) -> object:
+    """A value as JSON can hold it: exact, so decimals, times and what is not a finite number become text."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if isfinite(value) else plain(value)
+    return plain(value)
+
+
+def plain(value: object) -> str:
+    """A value as one would write it by hand: ISO dates, UTC instants with Z, decimals without exponent."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), repr(value))
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            return value.isoformat()
+        return value.astimezone(timezone.utc).replace(tzinfo=None).isoformat() + "Z"
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds()}s"
+    return str(value)
+
+
+def key_texts(table: pa.Table | pa.RecordBatch, key: Sequence[str]) -> list[str]:
+    """The printable key of every row."""
+    columns = [python_values(table.column(name)) for name in key]
+    if len(columns) == 1:
+        return [plain(value) for value in columns[0]]
+    return [_json([json_value(value) for value in row]) for row in zip(*columns, strict=True)]
+
+
+def values_texts(table: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> list[str]:
+    """The JSON object of some columns of every row."""
+    cells = [python_values(table.column(name)) for name in columns]
+    return [
+        _json({name: json_value(value) for name, value in zip(columns, row, strict=True)})
+        for row in zip(*cells, strict=True)
+    ]
+
+
+def python_values(column: pa.Array | pa.ChunkedArray) -> list[object]:
+    """Python values of a column; nanoseconds, which Python's own times lack, as ISO text."""
+    array = flatten(column)
+    kind = array.type
+    if getattr(kind, "unit", None) == "ns":
+        text = array.cast("string").to_pylist()
+        return [None if t is None else t.rstrip("Z").replace(" ", "T") + ("Z" if getattr(kind, "tz", None) else "") for t in text]
+    return list(array.to_pylist())

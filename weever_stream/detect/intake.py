@@ -1,0 +1,162 @@
+"""Rows from outside, in whatever form they come, as Arrow batches of the columns that the engine needs.
+
+Takes dicts, Arrow tables and batches, and any frame that speaks the Arrow C stream interface (pandas, Polars, DuckDB …).
+Types are those of the schema: a value that does not fit is refused with its column and row, never bent. Without a
+schema the first rows give it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from weever_stream.errors import DataError, did_you_mean
+from weever_stream.index.codes import flatten
+from weever_stream.rules.types import ColumnType, type_of_arrow, type_of_name
+
+__all__ = ["ROW_NUMBER", "arrow_schema", "infer_schema", "to_batch", "to_table"]
+
+ROW_NUMBER = "_row"
+"""The key column of a table that has none."""
+
+
+def to_table(data: Any) -> pa.Table | list[Mapping[str, Any]]:
+    """A table, or a list of rows given as dicts. A single dict is one row."""
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, Mapping):
+        return [data]
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.table(data)
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
+        rows = list(data)
+        if all(isinstance(row, Mapping) for row in rows):
+            return rows
+    raise DataError(
+        f"cannot read rows from {type(data).__name__}",
+        hint="give a dict, a list of dicts, an Arrow table, or a pandas or Polars frame",
+    )
+
+
+def arrow_schema(schema: Any) -> pa.Schema:
+    """An Arrow schema of what the user gave: one already, or column names with types (Spark's or Arrow's names)."""
+    if isinstance(schema, pa.Schema):
+        return schema
+    fields = []
+    for name, given in dict(schema).items():
+        if isinstance(given, str):
+            given = type_of_name(given)
+        fields.append((name, given.to_arrow() if isinstance(given, ColumnType) else given))
+    return pa.schema(fields)
+
+
+def infer_schema(data: pa.Table | list[Mapping[str, Any]], columns: Sequence[str]) -> pa.Schema:
+    """The types of the columns, from the first rows. A column that is all null has none."""
+    fields = []
+    for name in columns:
+        if isinstance(data, pa.Table):
+            _require(name, data.schema.names)
+            kind = data.schema.field(name).type
+        else:
+            kind = _kind_of([_value(row, name, at) for at, row in enumerate(data)], name)
+        if pa.types.is_null(kind):
+            raise DataError(
+                f"the type of column {name} is not known: its first values are all null", hint="give a schema"
+            )
+        fields.append((name, kind.value_type if pa.types.is_dictionary(kind) else kind))
+    return pa.schema(fields)
+
+
+def _kind_of(values: list[Any], name: str) -> pa.DataType:
+    if any(isinstance(value, Decimal) for value in values):
+        return pa.decimal128(38, 18)  # later values may need more digits than the first
+    try:
+        kind = pa.array(values).type
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
+        raise DataError(
+            f"the values of column {name} do not have one type", hint=f"give a schema, such as {{{name!r}: 'string'}}"
+        ) from None
+    return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
+
+
+def to_batch(data: pa.Table | list[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """The schema's columns of the data, in the schema's types."""
+    if isinstance(data, pa.Table):
+        arrays = [_cast(data, field) for field in schema]
+    else:
+        arrays = [_array([_value(row, field.name, at) for at, row in enumerate(data)], field) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cast(data: pa.Table, field: pa.Field) -> pa.Array:
+    _require(field.name, data.schema.names)
+    array = flatten(data.column(field.name))
+    if array.type == field.type:
+        return array
+    comparable, given = type_of_arrow(field.type), type_of_arrow(array.type)
+    kinds = {getattr(comparable, "kind", comparable), getattr(given, "kind", given)}
+    numbers = kinds <= {"integer", "uint64", "decimal", "float"}
+    if len(kinds) > 1 and not numbers and not pa.types.is_null(array.type):
+        raise DataError(f"column {field.name} was {field.type} and comes as {array.type}", hint=_CAST_HINT)
+    try:
+        return array.cast(field.type)
+    except pa.ArrowInvalid:
+        raise DataError(
+            f"column {field.name} holds values that do not fit {field.type} (they come as {array.type})", hint=_CAST_HINT
+        ) from None
+
+
+_CAST_HINT = "give a schema that holds all values, or cast the column"
+
+
+def _array(values: list[Any], field: pa.Field) -> pa.Array:
+    try:
+        return pa.array(values, field.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError, TypeError, ValueError):
+        at = next(row for row, value in enumerate(values) if not _fits(value, field.type))
+        raise DataError(
+            f"row {at + 1}: the value of column {field.name} is not a {field.type}"
+            f" (it is of Python type {type(values[at]).__name__})",
+            hint="mend the value, or give a schema in which it fits",
+        ) from None
+
+
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    try:
+        pa.array([value], kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _value(row: Mapping[str, Any], name: str, at: int) -> Any:
+    try:
+        return row[name]
+    except KeyError:
+        raise DataError(
+            f"row {at + 1} has no column {name}",
+            hint=did_you_mean(name, [str(known) for known in row]) or "give None for a null",
+        ) from None
+
+
+def _require(name: str, known: Sequence[str]) -> None:
+    if known.count(name) != 1:
+        problem = "there is no column" if name not in known else "there are several columns"
+        raise DataError(f"{problem} {name}", hint=did_you_mean(name, known) or "the columns are " + ", ".join(known[:20]))
+
+
+def refuse_null_keys(batch: pa.RecordBatch, key: Sequence[str]) -> None:
+    """A key names a row, so no part of it may be null."""
+    for name in key:
+        if batch.column(name).null_count:
+            at = int(np.flatnonzero(~np.asarray(batch.column(name).is_valid()))[0])
+            raise DataError(
+                f"row {at + 1}: the key column {name} is null",
+                hint="every row needs a key; leave the key out to number the rows instead",
+            )

@@ -1,0 +1,132 @@
+"""Rows as a plan sees them: their values, and for every side the keys, codes and gate bits that the index needs.
+
+`Encoder` turns a table into `Rows`, once for all rules; each code column is computed once however many rules read it.
+Rows that a null keeps out of a family are not among that side's entries. Cost: one vectorised pass a code column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from weever_stream.detect.filters import passes
+from weever_stream.index import hashing
+from weever_stream.index.codes import encode
+from weever_stream.index.tree import Entries
+
+if TYPE_CHECKING:
+    from weever_stream.detect.plan import Gate, Plan, Side
+    from weever_stream.index.arrays import Ints, Mask
+    from weever_stream.index.arrays import Rows as Positions
+
+__all__ = ["Encoder", "Rows", "stored_equals"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Values, sequence and index entries of some rows, aligned by position."""
+
+    table: pa.RecordBatch
+    order: Ints
+    """Sequence times two, plus one for a put: the later change of a key is the larger."""
+    sides: tuple[Entries, ...]
+    violating: tuple[Positions, ...]
+    """Per one-row rule the positions that violate it."""
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def take(self, kept: Mask) -> Rows:
+        """Some of the rows, renumbered."""
+        place = np.where(kept, np.cumsum(kept, dtype=np.int32) - np.int32(1), np.int32(-1))
+        return Rows(
+            self.table.filter(pa.array(kept)),
+            self.order[kept],
+            tuple(_moved(entries, place) for entries in self.sides),
+            tuple(place[rows][place[rows] >= 0] for rows in self.violating),
+        )
+
+
+def _moved(entries: Entries, place: Positions) -> Entries:
+    rows = place[entries.rows]
+    moved = Entries(entries.keys, entries.equals, entries.codes, entries.gates, rows)
+    return moved.take(np.flatnonzero(rows >= 0))
+
+
+class Encoder:
+    """Makes `Rows` for one plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._one_row = [gate for _, gate in plan.one_row]
+
+    def rows(self, table: pa.RecordBatch, order: Ints) -> Rows:
+        """Encodes a table of the plan's columns. Drops (even order) appear on the key side only."""
+        n = table.num_rows
+        matrix = np.empty((n, len(self._plan.codes)), np.int64)
+        valid: dict[str, Mask] = {}
+        known: dict[int, Mask] = {}
+        for number, code in enumerate(self._plan.codes):
+            matrix[:, number], present = encode(table.column(code.column), code.coding)
+            if present is not None:
+                valid[code.column] = known[number] = present
+        puts = (order & 1).astype(np.bool_)
+        everything = bool(puts.all())
+        sides = tuple(
+            self._entries(side, table, matrix, valid, known, None if everything or side.role == "key" else puts)
+            for side in self._plan.sides
+        )
+        violating = tuple(
+            np.flatnonzero(self._opens(gate, table, valid) & puts).astype(np.int32) for gate in self._one_row
+        )
+        return Rows(table, order, sides, violating)
+
+    def _entries(
+        self,
+        side: Side,
+        table: pa.RecordBatch,
+        matrix: Ints,
+        valid: dict[str, Mask],
+        known: dict[int, Mask],
+        kept: Mask | None,
+    ) -> Entries:
+        n = len(matrix)
+        equals = matrix.take(side.equals, 1)
+        keys = hashing.mix_keys(equals) if side.equals else _NO_KEYS
+        equals = equals[:, : stored_equals(side)]
+        gates = self._gates(side, table, valid)
+        entries = Entries(keys, equals, matrix.take(side.codes, 1), gates, np.arange(n, dtype=np.int32))
+        for number in side.equals:
+            if number in known:
+                kept = known[number] if kept is None else kept & known[number]
+        return entries if kept is None else entries.take(np.flatnonzero(kept))
+
+    def _gates(self, side: Side, table: pa.RecordBatch, valid: dict[str, Mask]) -> Ints:
+        """Gate bits of every row; none at all where every row passes every gate."""
+        words = (len(side.gates) + 63) // 64
+        shut = [gate for gate in side.gates if gate.filters or not valid.keys().isdisjoint(gate.not_null)]
+        if not shut:
+            return np.empty((table.num_rows, 0), np.int64)
+        bits = np.full((table.num_rows, words), -1, np.int64)
+        for number, gate in enumerate(side.gates):
+            if gate in shut:
+                closed = ~self._opens(gate, table, valid)
+                bits[closed, number >> 6] &= ~(np.int64(1) << np.int64(number & 63))
+        return bits
+
+    def _opens(self, gate: Gate, table: pa.RecordBatch, valid: dict[str, Mask]) -> Mask:
+        opens = passes(table, gate.filters)
+        for name in gate.not_null & valid.keys():
+            opens = opens & valid[name]
+        return opens
+
+
+def stored_equals(side: Side) -> int:
+    """How many equality codes lie beside the key: none for one column, whose mixed key proves equality alone."""
+    return 0 if len(side.equals) < 2 and hashing.HASH_BITS == 64 else len(side.equals)
+
+
+_NO_KEYS: Ints = np.empty(0, np.int64)

@@ -1,0 +1,341 @@
+"""The heart: a set of rows kept under changes, and the violations that each batch of changes adds and removes.
+
+`Shard.apply` promises: the rows held afterwards are the last change of every key by sequence; the pairs it yields are
+the exact net difference between the violations before and after. Stale and repeated changes do nothing. A batch that
+is not read to its end, or fails, leaves the shard as it was. No ledger of violations is kept: what a row's departure
+ends is found by probing once more.
+
+Cost of a batch: the probes of the rows that come and go, the pairs they make, and O(log n) copies of each new row over
+its life. Never the number of rows held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from weever_stream.detect.forest import Forest
+from weever_stream.detect.found import Found, cancel, confirmed, resolve
+from weever_stream.detect.rows import Encoder, Rows
+from weever_stream.detect.run import Run, Shape, joined, probe_side
+from weever_stream.detect.tail import Tail, scan
+from weever_stream.index.sorting import sort_rows
+from weever_stream.index.tree import FANOUT, LEAF
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from weever_stream.detect.found import RowSet
+    from weever_stream.detect.plan import Plan
+    from weever_stream.index.arrays import Ints, Mask
+    from weever_stream.index.arrays import Rows as Positions
+    from weever_stream.index.tree import Entries, Tree
+
+__all__ = ["Shard", "Tally"]
+
+
+@dataclass
+class Tally:
+    """What became of the changes so far."""
+
+    puts: int = 0
+    drops: int = 0
+    replaced: int = 0
+    """Puts of a key that was held."""
+    stale: int = 0
+    """Changes that were older than, or the same as, what was held or came later in their batch."""
+    unknown_drops: int = 0
+    """Drops of a key that was not held."""
+
+
+@dataclass(frozen=True)
+class _Set:
+    """Rows of a batch, or those that it ends, as pairs point into them."""
+
+    table: pa.RecordBatch
+    gids: Ints
+    replacing: Mask
+    """Rows whose key is held before and after the batch."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    """The living rows that the changes of a batch find under their keys."""
+
+    parts: list[Run | Tail] = field(default_factory=list)
+    rows: list[Positions] = field(default_factory=list)
+    changes: list[Positions] = field(default_factory=list)
+    """Positions of the changes that found them."""
+
+    def __iter__(self) -> Iterator[tuple[Run | Tail, Positions, Positions]]:
+        return zip(self.parts, self.rows, self.changes, strict=True)
+
+
+class Shard:
+    """Rows, their indexes, and the rules over them. `remember_drops` keeps the sequence of dropped keys too."""
+
+    def __init__(
+        self, plan: Plan, schema: pa.Schema, *, remember_drops: bool = False, leaf: int = LEAF, fanout: int = FANOUT
+    ) -> None:
+        assert plan.by_key is not None, "a shard's plan has a key"
+        self.plan = plan
+        self.by_key = plan.by_key
+        self.remember_drops = remember_drops
+        self.counts: list[int] = [0] * len(plan.rules)
+        self.tally = Tally()
+        self.numbered = 0
+        """The last row number given out, for a table without a key."""
+        self.forest = Forest(Shape(plan, leaf, fanout), schema)
+        self._encoder = Encoder(plan)
+        self._symmetric = [bound.rule.symmetric for bound in plan.rules]
+
+    def apply(self, table: pa.RecordBatch, order: Ints) -> Iterator[Found]:
+        """Applies changes: rows with the plan's columns (a drop needs only its key) and their order (see `Rows`)."""
+        rows = self._latest(self._encoder.rows(table, order))
+        held = self._held(rows)
+        rows, held = self._fresh(rows, held)
+        for part, dying, _ in held:
+            part.dead.add(dying)
+        try:
+            yield from self._difference(rows, held)
+        except BaseException:
+            for part, dying, _ in held:
+                part.dead.discard(dying)
+            raise
+
+    def held(self) -> int:
+        """Rows held, remembered drops aside."""
+        return sum(int((_alive(part, _all(part)) & (part.order[: len(part)] & 1 > 0)).sum()) for part in self.forest)
+
+    def repeated(self, table: pa.RecordBatch) -> Positions:
+        """Rows whose key is held already or stands twice among them."""
+        rows = self._encoder.rows(table, np.ones(table.num_rows, np.int64))
+        again = np.zeros(len(rows), np.bool_)
+        for part, stored, changes in self._held(rows):
+            again[changes[part.order[stored] & 1 > 0]] = True
+        seen: set[tuple[object, ...]] = set()
+        for row, key in enumerate(self._identities(rows, np.ones(len(rows), np.bool_))):
+            again[row] |= key in seen
+            seen.add(key)
+        return np.flatnonzero(again).astype(np.int32)
+
+    def _difference(self, rows: Rows, held: _Held) -> Iterator[Found]:
+        """The net change of the violations; the rows come in once it is read."""
+        serial = self.forest.serial()
+        gone, gone_set, come_set = self._sets(rows, held, serial)
+        counts = self.counts.copy()
+        removed: list[Found] = []
+        added: list[Found] = []
+        trees = None
+        if not self.forest.fits_tail(len(rows)):
+            trees = self.forest.shape.trees(rows, self.forest.largest)
+        for mine, mine_set, sign, own, later in (
+            (gone, gone_set, -1, None, removed),
+            (rows, come_set, 1, trees, added),
+        ):
+            for found in self._pairs(mine, mine_set, sign, own):
+                for piece, again in _split(found, mine_set):
+                    counts[found.rule] += sign * len(piece)
+                    if again:
+                        later.append(piece)
+                    else:
+                        yield piece
+        yield from cancel(removed, added, self._symmetric)
+        self.counts = counts
+        self._commit(serial, rows, trees, held)
+
+    def _commit(self, serial: int, rows: Rows, trees: tuple[Tree | None, ...] | None, held: _Held) -> None:
+        puts = (rows.order & 1).astype(np.bool_)
+        self.tally.puts += int(puts.sum())
+        self.tally.drops += int(len(rows) - puts.sum())
+        if not puts.all() and not self.remember_drops:
+            rows = rows.take(puts)
+            trees = None if trees is None else self.forest.shape.trees(rows, self.forest.largest)
+        self.forest.add(serial, rows, trees)
+        if held.parts:
+            self.forest.prune()
+
+    def _latest(self, rows: Rows) -> Rows:
+        """One change per key: the last by order, and of equal ones the last that came."""
+        keys = rows.sides[-1].keys
+        if len(rows) < 2:
+            return rows
+        perm = sort_rows(keys, _NOTHING)
+        again = np.diff(keys[perm]) == 0
+        if not again.any():
+            return rows
+        shared = np.zeros(len(rows), np.bool_)
+        shared[perm[:-1][again]] = shared[perm[1:][again]] = True
+        latest: dict[tuple[object, ...], int] = {}
+        kept = ~shared
+        for row, key in zip(np.flatnonzero(shared).tolist(), self._identities(rows, shared), strict=True):
+            if rows.order[row] >= rows.order[latest.setdefault(key, row)]:
+                latest[key] = row
+        kept[list(latest.values())] = True
+        self.tally.stale += int(len(rows) - kept.sum())
+        return rows.take(kept)
+
+    def _identities(self, rows: Rows, which: Mask) -> Iterator[tuple[object, ...]]:
+        """Keys that are equal if and only if the rows' keys are: codes where they are exact, values elsewhere."""
+        side, table = rows.sides[-1], rows.table.filter(pa.array(which))
+        values = [table.column(predicate.left.name).to_pylist() for predicate in self.by_key.targets[0].verify]
+        return zip(side.keys[which].tolist(), *side.equals[which].T.tolist(), *values, strict=True)
+
+    def _held(self, rows: Rows) -> _Held:
+        """The living row of every key that the batch touches."""
+        held = _Held()
+        queries = _in_key_order(rows.sides[-1])
+        target = self.by_key.targets[0]
+        for part in self.forest:
+            for pairs in part.probe(self.by_key, queries):
+                changes, stored = queries.rows[pairs.query], pairs.row
+                if target.verify:
+                    same = confirmed(target, rows.table, changes, part.table, stored)
+                    changes, stored = changes[same], stored[same]
+                if len(stored):
+                    held.parts.append(part)
+                    held.rows.append(stored)
+                    held.changes.append(changes)
+        return held
+
+    def _fresh(self, rows: Rows, held: _Held) -> tuple[Rows, _Held]:
+        """The changes that are newer than what is held, and what they find; drops of keys that are not held go too."""
+        kept = np.ones(len(rows), np.bool_)
+        if not self.remember_drops:
+            kept = (rows.order & 1).astype(np.bool_)
+            for changes in held.changes:
+                kept[changes] = True
+            self.tally.unknown_drops += int(len(rows) - kept.sum())
+        newer = []
+        for part, stored, changes in held:
+            newer.append(rows.order[changes] > part.order[stored])
+            kept[changes[~newer[-1]]] = False
+            self.tally.stale += int(len(changes) - newer[-1].sum())
+        if kept.all():
+            return rows, held
+        place = np.cumsum(kept, dtype=np.int32) - np.int32(1)
+        return rows.take(kept), _Held(
+            held.parts,
+            [stored[new] for stored, new in zip(held.rows, newer, strict=True)],
+            [place[changes[new]] for changes, new in zip(held.changes, newer, strict=True)],
+        )
+
+    def _sets(self, rows: Rows, held: _Held, serial: int) -> tuple[Rows, _Set, _Set]:
+        """The rows that the batch ends, and both sets of rows under numbers that a key keeps through the batch."""
+        numbers = np.arange(serial << 32, (serial << 32) + len(rows), dtype=np.int64)
+        replacing = np.zeros(len(rows), np.bool_)
+        puts = (rows.order & 1).astype(np.bool_)
+        tables, orders, gids, replaced = [], [], [], []
+        for part, stored, changes in held:
+            was_put = (part.order[stored] & 1).astype(np.bool_)
+            stored, changes = stored[was_put], changes[was_put]
+            old = (part.serial << 32) + stored.astype(np.int64)
+            numbers[changes] = old
+            replacing[changes] = puts[changes]
+            tables.append(part.table.take(pa.array(stored)))
+            orders.append(part.order[stored])
+            gids.append(old)
+            replaced.append(puts[changes])
+        self.tally.replaced += int(replacing.sum())
+        come = _Set(rows.table, numbers, replacing)
+        if not tables:
+            return _EMPTY_ROWS, _Set(rows.table, _NOTHING, np.empty(0, np.bool_)), come
+        table, order = joined(tables), np.concatenate(orders)
+        gone = self._encoder.rows(table, order)
+        return gone, _Set(table, np.concatenate(gids), np.concatenate(replaced)), come
+
+    def _pairs(self, rows: Rows, mine: _Set, sign: int, trees: tuple[Tree | None, ...] | None) -> Iterator[Found]:
+        """Violations of some rows with everything that lives, and among themselves."""
+        for (rule, _), positions in zip(self.plan.one_row, rows.violating, strict=True) if len(rows) else ():
+            if len(positions):
+                yield Found(rule, sign, mine, positions)
+        if trees is None and not self.forest.fits_tail(len(rows)):
+            trees = self.forest.shape.trees(rows, self.forest.largest, keys=False)
+        for probe in self.plan.probes if len(rows) else ():
+            queries = rows.sides[probe.queries]
+            if trees is not None:
+                own = trees[probe.queries]
+                queries = own.entries() if own is not None else _in_key_order(queries)
+            for part in self.forest:
+                for pairs in part.probe(probe, queries):
+                    yield from resolve(pairs, probe, mine, queries.rows, part, sign)
+            if probe.within and len(rows) > 1:
+                stored = rows.sides[probe.stored]
+                for pairs in (
+                    scan(stored, len(stored), probe, queries, within=True)
+                    if trees is None
+                    else probe_side(trees, probe, queries, within=True)
+                ):
+                    yield from resolve(pairs, probe, mine, queries.rows, mine, sign)
+
+    def violations(self, rule: int) -> Iterator[Found]:
+        """All living violations of a rule, found anew. Cost: a probe of every row held, and the pairs."""
+        parts = list(self.forest)
+        gates = [gate for number, gate in self.plan.one_row if number == rule]
+        for at, part in enumerate(parts):
+            if gates:
+                rows = self._encoder.rows(part.table, part.order[: len(part)])
+                violating = rows.violating[[number for number, _ in self.plan.one_row].index(rule)]
+                yield Found(rule, 1, part, violating[_alive(part, violating)])
+            for probe in self.plan.probes:
+                if not probe.wanted(within=False, rule=rule):
+                    continue
+                queries = self._entries(part, probe.queries)
+                for other in parts[at:]:
+                    for pairs in other.probe(probe, queries, within=other is part, rule=rule):
+                        yield from resolve(pairs, probe, part, queries.rows, other, 1)
+
+    def _entries(self, part: Run | Tail, side: int) -> Entries:
+        """The living rows of a part as a side sees them."""
+        if isinstance(part, Tail):
+            entries = part.entries(side)
+        elif (tree := part.trees[side]) is not None:
+            entries = tree.entries()
+        else:
+            entries = _in_key_order(self._encoder.rows(part.table, part.order).sides[side])
+        return entries.take(np.flatnonzero(_alive(part, entries.rows))) if len(part.dead) else entries
+
+    def _check(self) -> None:
+        """Asserts every invariant of the shard and its parts, and that a key lives once."""
+        self.forest._check()
+        keys = [
+            key
+            for part in self.forest
+            for alive in [_alive(part, _all(part))]
+            for key in self._identities(self._encoder.rows(part.table, part.order[: len(part)]), alive)
+        ]
+        assert len(set(keys)) == len(keys), "a key lives once"
+
+
+def _all(part: Run | Tail) -> Positions:
+    return np.arange(len(part), dtype=np.int32)
+
+
+def _alive(part: Run | Tail, rows: Positions) -> Mask:
+    return part.dead.mask[rows] == 0 if len(part.dead) else np.ones(len(rows), np.bool_)
+
+
+_NOTHING: Ints = np.empty(0, np.int64)
+_EMPTY_ROWS = Rows(pa.RecordBatch.from_pylist([], pa.schema([])), _NOTHING, (), ())
+
+
+def _in_key_order(entries: Entries) -> Entries:
+    """Entries sorted by key, so that probes walk through memory in one direction."""
+    return entries.take(sort_rows(entries.keys, _NOTHING)) if len(entries.keys) > 1 else entries
+
+
+def _split(found: Found, mine: _Set) -> Iterator[tuple[Found, bool]]:
+    """Pairs that touch a row whose key is there before and after, which may cancel; and those that cannot."""
+    if not mine.replacing.any():
+        yield found, False
+        return
+    touched = np.zeros(len(found), np.bool_)
+    for side, rows in ((found.left, found.left_rows), (found.right, found.right_rows)):
+        if side is mine and rows is not None:
+            touched |= mine.replacing[rows]
+    for which, again in ((touched, True), (~touched, False)):
+        if which.any():
+            yield found.take(which), again

@@ -1,0 +1,151 @@
+"""The tail: the newest few rows of a shard, unsorted, looked at one by one until there are enough for a run.
+
+A change of one row must not pay for sorting and packing. Rows are appended to plain arrays, a side each; a probe scans
+them all, which for up to `CAPACITY` rows is about as cheap as walking a tree. Appending is O(1), probing O(rows).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from weever_stream.detect.rows import Rows, stored_equals
+from weever_stream.index.probing import EVERY, OTHERS, scan_rows
+from weever_stream.index.tree import ALIVE, PAIRS_AT_ONCE, Entries, Pairs
+from weever_stream.index.tuples import TupleSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from weever_stream.detect.plan import Plan, Probe, Side
+    from weever_stream.index.arrays import Bytes, Ints
+
+__all__ = ["CAPACITY", "SMALL", "Tail", "scan"]
+
+CAPACITY = 1024
+"""Rows at which the tail becomes a run."""
+SMALL = 256
+"""A batch of more rows becomes a run at once."""
+
+
+def scan(
+    stored: Entries,
+    n: int,
+    probe: Probe,
+    queries: Entries,
+    *,
+    within: bool,
+    rule: int | None = None,
+    dead: Bytes = ALIVE,
+) -> Iterator[Pairs]:
+    """Pairs of the queries with the first n stored entries; `within`: the queries are those entries' rows."""
+    at, wanted = 0, probe.wanted(within=within, rule=rule)
+    while at < len(queries):
+        at, found, _, pairs = scan_rows(
+            n, dead, stored.keys, stored.equals, stored.codes.reshape(-1), stored.gates.reshape(-1),
+            stored.rows, queries.keys, queries.equals, queries.codes, queries.gates, queries.rows,
+            probe.programs.heads, probe.programs.predicates, wanted,
+            OTHERS if within else EVERY, at, PAIRS_AT_ONCE,
+        )  # fmt: skip
+        if found:
+            yield Pairs.of(pairs)
+
+
+class _Growing:
+    """The entries of one side, with room for more."""
+
+    def __init__(self, side: Side) -> None:
+        self.n = 0
+        self.keyed = bool(side.equals)
+        self.entries = Entries(
+            np.zeros(_ROOM, np.int64),
+            np.zeros((_ROOM, stored_equals(side)), np.int64),
+            np.zeros((_ROOM, len(side.codes)), np.int64),
+            np.full((_ROOM, (len(side.gates) + 63) // 64), -1, np.int64),
+            np.zeros(_ROOM, np.int32),
+        )
+
+    def append(self, more: Entries, row: int) -> None:
+        at, end = self.n, self.n + len(more)
+        mine = self.entries
+        if len(more.keys):
+            mine.keys[at:end] = more.keys
+        if more.equals.shape[1]:
+            mine.equals[at:end] = more.equals
+        if more.codes.shape[1]:
+            mine.codes[at:end] = more.codes
+        if mine.gates.shape[1]:
+            mine.gates[at:end] = more.gates if more.gates.shape[1] else -1
+        mine.rows[at:end] = more.rows
+        mine.rows[at:end] += np.int32(row)
+        self.n = end
+
+    def view(self) -> Entries:
+        """What has been appended so far."""
+        mine, n = self.entries, self.n
+        keys = mine.keys[:n] if self.keyed else mine.keys[:0]
+        return Entries(keys, mine.equals[:n], mine.codes[:n], mine.gates[:n], mine.rows[:n])
+
+
+class Tail:
+    """The newest rows of a shard."""
+
+    def __init__(self, serial: int, plan: Plan, schema: pa.Schema) -> None:
+        self.serial = serial
+        self.n = 0
+        self.order: Ints = np.zeros(_ROOM, np.int64)
+        self.dead = TupleSet(_ROOM)
+        self._schema = schema
+        self._batches: list[pa.RecordBatch] = []
+        self._sides = [_Growing(side) for side in plan.sides]
+
+    def __len__(self) -> int:
+        return self.n
+
+    @property
+    def gids(self) -> Ints:
+        """A number for each row that no other row of the shard has."""
+        return np.arange(self.serial << 32, (self.serial << 32) + self.n, dtype=np.int64)
+
+    @property
+    def table(self) -> pa.RecordBatch:
+        """The values of all rows. Joined when asked for: the stream of single changes never asks."""
+        if len(self._batches) != 1:
+            joined = pa.Table.from_batches(self._batches, self._schema).combine_chunks()
+            self._batches = joined.to_batches() or [pa.RecordBatch.from_pylist([], self._schema)]
+        return self._batches[0]
+
+    def append(self, rows: Rows) -> None:
+        """Takes rows in, behind those it has."""
+        end = self.n + len(rows)
+        self.order[self.n : end] = rows.order
+        self._batches.append(rows.table)
+        for side, entries in zip(self._sides, rows.sides, strict=True):
+            side.append(entries, self.n)
+        self.n = end
+
+    def probe(
+        self, probe: Probe, queries: Entries, *, within: bool = False, rule: int | None = None
+    ) -> Iterator[Pairs]:
+        """Pairs of the queries with the living rows; `within`: the queries are rows of the tail."""
+        side = self._sides[probe.stored]
+        return scan(side.entries, side.n, probe, queries, within=within, rule=rule, dead=self.dead.mask)
+
+    def entries(self, side: int) -> Entries:
+        """The rows as a side sees them, the dead too."""
+        return self._sides[side].view()
+
+    def rows(self) -> Rows:
+        """Everything in it, the dead too."""
+        return Rows(self.table, self.order[: self.n].copy(), tuple(side.view() for side in self._sides), ())
+
+    def _check(self) -> None:
+        """Asserts that all parts hold the same rows."""
+        assert self.table.num_rows == self.n <= _ROOM, "values of every row"
+        assert all(side.n <= self.n for side in self._sides), "no side has more rows than there are"
+        self.dead._check()
+
+
+_ROOM = CAPACITY + SMALL

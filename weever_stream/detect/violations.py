@@ -1,0 +1,188 @@
+"""Violations as people and sinks read them: rule, keys, values, a stable id.
+
+`Violations` reads what the engine found only when asked: iterating gives `Violation` objects, `to_arrow` a table with
+the columns of every output of the product. Pairs of a symmetric rule stand with the smaller key on the left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from weever_stream.detect.identity import key_texts, python_values, values_texts, violation_id
+from weever_stream.index.codes import coding, encode, flatten, in_domain
+from weever_stream.rules.types import ColumnType, type_of_arrow
+
+if TYPE_CHECKING:
+    from weever_stream.detect.found import Found
+    from weever_stream.detect.plan import Plan
+    from weever_stream.index.arrays import Mask
+    from weever_stream.rules.model import Severity
+
+__all__ = ["OUTPUT_SCHEMA", "Deltas", "Violation", "Violations", "smaller_left"]
+
+_CHANGES = {1: "added", -1: "removed"}
+OUTPUT_SCHEMA = pa.schema(
+    [
+        ("rule", pa.string()),
+        ("rule_fingerprint", pa.string()),
+        ("severity", pa.string()),
+        ("change", pa.string()),
+        ("violation_id", pa.string()),
+        ("left_key", pa.string()),
+        ("right_key", pa.string()),
+        ("left_values", pa.string()),
+        ("right_values", pa.string()),
+    ]
+)
+_ROWS_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A pair of rows (or, for a rule on one row, a row) that a rule denies."""
+
+    rule: str
+    change: str
+    left_key: str
+    right_key: str | None
+    left: dict[str, Any]
+    """The key columns and the columns that the rule reads."""
+    right: dict[str, Any] | None
+    severity: Severity
+
+    @property
+    def id(self) -> str:
+        """Stable across runs and machines."""
+        return violation_id(self.rule, self.left_key, self.right_key)
+
+
+class Violations(Sequence[Violation]):
+    """Violations that the engine found, read when asked for."""
+
+    def __init__(self, plan: Plan, found: Sequence[Found]) -> None:
+        self._plan = plan
+        self._found = [piece for piece in found if len(piece)]
+
+    def __len__(self) -> int:
+        return sum(len(piece) for piece in self._found)
+
+    def __iter__(self) -> Iterator[Violation]:
+        for rule, change, left, right in self._tables():
+            bound = self._plan.rules[rule].rule
+            lefts = zip(key_texts(left, self._plan.key), _dicts(left), strict=True)
+            rights = zip(key_texts(right, self._plan.key), _dicts(right), strict=True) if right is not None else None
+            for left_key, left_values in lefts:
+                right_key, right_values = next(rights) if rights is not None else (None, None)
+                yield Violation(bound.name, change, left_key, right_key, left_values, right_values, bound.severity)
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} violations>"
+
+    def to_arrow(self) -> pa.Table:
+        """A table with `OUTPUT_SCHEMA`."""
+        batches = [self._output(*piece) for piece in self._tables()]
+        return pa.Table.from_batches(batches, OUTPUT_SCHEMA)
+
+    def _tables(self) -> Iterator[tuple[int, str, pa.RecordBatch, pa.RecordBatch | None]]:
+        """Rule, change, and the left and right rows, a bounded number at a time."""
+        for piece in self._found:
+            rule = self._plan.rules[piece.rule].rule
+            columns = [*self._plan.key, *(name for name in rule.columns if name not in self._plan.key)]
+            for at in range(0, len(piece), _ROWS_AT_ONCE):
+                some = slice(at, at + _ROWS_AT_ONCE)
+                left = piece.left.table.select(columns).take(pa.array(piece.left_rows[some]))
+                right = None
+                if piece.right is not None and piece.right_rows is not None:
+                    right = piece.right.table.select(columns).take(pa.array(piece.right_rows[some]))
+                    if rule.symmetric:
+                        left, right = smaller_left(left, right, self._plan.key)
+                yield piece.rule, _CHANGES[piece.sign], left, right
+
+    def _output(self, number: int, change: str, left: pa.RecordBatch, right: pa.RecordBatch | None) -> pa.RecordBatch:
+        rule, n = self._plan.rules[number].rule, left.num_rows
+        left_keys = key_texts(left, self._plan.key)
+        right_keys = [None] * n if right is None else key_texts(right, self._plan.key)
+        ids = [violation_id(rule.name, one, other) for one, other in zip(left_keys, right_keys, strict=True)]
+        right_values = [None] * n if right is None else values_texts(right, rule.columns)
+        columns = [
+            [rule.name] * n, [rule.fingerprint] * n, [rule.severity] * n, [change] * n, ids,
+            left_keys, right_keys, values_texts(left, rule.columns), right_values,
+        ]  # fmt: skip
+        return pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in columns], schema=OUTPUT_SCHEMA)
+
+
+class Deltas(Violations):
+    """What a batch of changes added and removed. Iterating gives removals before additions."""
+
+    def __init__(self, plan: Plan, found: Sequence[Found]) -> None:
+        super().__init__(plan, sorted(found, key=lambda piece: piece.sign))
+
+    @property
+    def added(self) -> Violations:
+        """Violations that the batch brought."""
+        return Violations(self._plan, [piece for piece in self._found if piece.sign > 0])
+
+    @property
+    def removed(self) -> Violations:
+        """Violations that the batch ended."""
+        return Violations(self._plan, [piece for piece in self._found if piece.sign < 0])
+
+    def __repr__(self) -> str:
+        return f"<{len(self.added)} violations added, {len(self.removed)} removed>"
+
+
+def _dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    names = batch.schema.names
+    columns = [python_values(batch.column(name)) for name in names]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def smaller_left(
+    left: pa.RecordBatch, right: pa.RecordBatch, key: Sequence[str]
+) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The same pairs with the smaller key on the left, compared column by column in the columns' own order."""
+    swap = _greater(left, right, key)
+    if not swap.any():
+        return left, right
+    n = left.num_rows
+    both = pa.Table.from_batches([left, right]).combine_chunks()
+    here, there = np.arange(n), np.arange(n, 2 * n)
+    return tuple(  # type: ignore[return-value]
+        both.take(pa.array(which)).combine_chunks().to_batches()[0]
+        for which in (np.where(swap, there, here), np.where(swap, here, there))
+    )
+
+
+def _greater(left: pa.RecordBatch, right: pa.RecordBatch, key: Sequence[str]) -> Mask:
+    greater = np.zeros(left.num_rows, np.bool_)
+    undecided = ~greater
+    for name in key:
+        one, other = flatten(left.column(name)), flatten(right.column(name))
+        more, same = _order(one, other)
+        greater |= undecided & more
+        undecided &= same
+    return greater
+
+
+def _order(one: pa.Array, other: pa.Array) -> tuple[Mask, Mask]:
+    domain = type_of_arrow(one.type)
+    assert isinstance(domain, ColumnType)
+    how = coding(domain, ordered=True)
+    if how.exact:
+        a, b = encode(one, how)[0], encode(other, how)[0]
+        return a > b, a == b
+    import pyarrow.compute as pc
+
+    first, second = in_domain(one, domain), in_domain(other, domain)
+    return (
+        pc.greater(first, second).to_numpy(zero_copy_only=False),
+        pc.equal(first, second).to_numpy(zero_copy_only=False),
+    )

@@ -1,0 +1,237 @@
+"""The LT-tree over one side's rows: build, merge, probe, check.
+
+A `Tree` is immutable. Its law: for all entries built or merged in and not left out since, `probe` finds exactly the
+pairs that satisfy a program (see `probing`). `Entries` is a set of rows as one side of a family sees them, the same
+shape for rows that are stored and rows that probe.
+
+Costs: build O(n) after a radix sort; merge O(n), reading both trees once; probe by nodes visited and pairs found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weever_stream.errors import StateError
+from weever_stream.index import layout
+from weever_stream.index.layout import HEADER, ZORDER
+from weever_stream.index.probing import EVERY, OTHERS, probe_tree
+from weever_stream.index.sorting import sort_rows, z_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from weever_stream.index.arrays import Bytes, Ints, Rows
+
+__all__ = ["ALIVE", "FANOUT", "LEAF", "PAIRS_AT_ONCE", "Arrangement", "Entries", "Pairs", "Programs", "Tree"]
+
+LEAF, FANOUT = 16, 8
+PAIRS_AT_ONCE = 1 << 20
+"""About how many pairs one step of a probe lists before it hands them out."""
+ALIVE: Bytes = np.empty(0, np.uint8)
+"""No row is dead."""
+_NO_TALLY: Ints = np.empty(0, np.int64)
+_NO_CUTS: Ints = np.empty(0, np.int64)
+_NO_ORDER: Ints = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Rules as seen from one probing side, packed for the kernels (see `probing.probe_tree`)."""
+
+    heads: Ints
+    """P x 5: first predicate, last predicate, stored gate or -1, query gate or -1, how it pairs within one set."""
+    predicates: Ints
+    """K x 3: stored code column, op bits, query code column."""
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Rows of one side: mixed keys (empty where the family has no equality), codes, gate bits, row positions."""
+
+    keys: Ints
+    equals: Ints
+    codes: Ints
+    gates: Ints
+    rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, which: Ints) -> Entries:
+        """Some of the entries."""
+        keys = self.keys[which] if len(self.keys) else self.keys
+        return Entries(keys, self.equals[which], self.codes[which], self.gates[which], self.rows[which])
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How rows of one key lie: sorted by one code column (`lead`), in Z-order of all under `cuts`, or as they come."""
+
+    lead: int = -1
+    cuts: Ints = field(default_factory=lambda: _NO_CUTS)
+    at: int = 0
+    """The number of rows it was chosen for."""
+
+    @property
+    def tag(self) -> int:
+        """Equal for arrangements under which trees can be merged."""
+        return self.lead if self.lead != ZORDER else int(np.bitwise_xor.reduce(self.cuts * _ODD[: len(self.cuts)])) | 1
+
+    def order(self, codes: Ints) -> Ints:
+        """The sort value of each row within its key."""
+        if self.lead == ZORDER:
+            return z_order(codes, self.cuts)
+        return np.ascontiguousarray(codes[:, self.lead]) if self.lead >= 0 else _NO_ORDER
+
+
+_ODD: Ints = np.arange(1, 1 << 18, 2, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs found by a probe: program, query (index into the probing entries) and stored row, aligned."""
+
+    program: Rows
+    query: Rows
+    row: Rows
+
+    @classmethod
+    def of(cls, found: Rows) -> Pairs:
+        """From the n x 3 array of a kernel."""
+        return cls(*np.ascontiguousarray(found.T))
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+class Tree:
+    """An immutable packed LT-tree with its hash index."""
+
+    __slots__ = ("buffer", "n")
+
+    def __init__(self, buffer: Ints) -> None:
+        if len(buffer) < HEADER or buffer[0] != layout.MAGIC:
+            raise StateError("not a packed index of this version", hint="restore the state from a copy, or rebuild it")
+        self.buffer = buffer
+        self.n = int(buffer[layout.ROWS])
+
+    @classmethod
+    def build(
+        cls, entries: Entries, arrangement: Arrangement, *, keyed: bool, keep_cuts: bool = True, leaf: int = LEAF,
+        fanout: int = FANOUT,
+    ) -> Tree:  # fmt: skip
+        """Sorts the entries by (key, arrangement) and packs them. A small tree may leave the cuts to a larger one."""
+        order = arrangement.order(entries.codes)
+        perm = sort_rows(entries.keys, order) if len(entries.keys) or len(order) else np.arange(len(entries))
+        return cls(
+            layout.pack(
+                perm, entries.keys, order, entries.equals, entries.codes, entries.gates, entries.rows,
+                int(keyed), arrangement.lead, arrangement.tag, arrangement.at,
+                leaf, fanout, arrangement.cuts if keep_cuts else _NO_CUTS,
+            )
+        )  # fmt: skip
+
+    def merged(self, kept: Rows, other: Tree, other_kept: Rows) -> Tree:
+        """One tree of two that share an arrangement. `kept` maps old row positions to new ones, -1 leaves a row out."""
+        head = self.buffer
+        return Tree(
+            layout.merge(head, kept, other.buffer, other_kept, int(head[layout.LEAF]), int(head[layout.FANOUT]))
+        )
+
+    @property
+    def tag(self) -> int:
+        """The arrangement's tag."""
+        return int(self.buffer[layout.TAG])
+
+    @property
+    def self_contained(self) -> bool:
+        """Whether it holds all of its arrangement, so that others can be arranged like it."""
+        return bool(self.buffer[layout.LEAD] != ZORDER or self.buffer[layout.CUTS])
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """How its rows lie; without cuts if they were left to a larger tree."""
+        at = layout.sections(self.buffer)[10]
+        cuts = self.buffer[at : at + int(self.buffer[layout.CUTS])]
+        return Arrangement(int(self.buffer[layout.LEAD]), cuts, int(self.buffer[layout.ARRANGED_AT]))
+
+    def entries(self) -> Entries:
+        """Its rows in sorted order; views of the buffer but for the positions."""
+        buf, n = self.buffer, self.n
+        keys, rows, order, equals, codes, gates, bounds, *_ = layout.sections(buf)
+        return Entries(
+            buf[keys:rows],
+            buf[equals:codes].reshape(n, int(buf[layout.EQUALS])),
+            buf[codes:gates].reshape(n, int(buf[layout.CODES])),
+            buf[gates:bounds].reshape(n, int(buf[layout.GATES])),
+            buf[rows:order].astype(np.int32),
+        )
+
+    def probe(
+        self, queries: Entries, programs: Programs, *, wanted: int = -1, within: bool = False, dead: Bytes = ALIVE,
+        limit: int = PAIRS_AT_ONCE,
+    ) -> Iterator[Pairs]:  # fmt: skip
+        """The pairs of queries and stored rows, in steps of about `limit`.
+
+        `wanted` selects programs by bits. `within`: the queries are rows of this very tree, known by their positions,
+        and each program follows its rule for pairs within one set.
+        """
+        at = 0
+        while at < len(queries):
+            at, found, _, pairs = probe_tree(
+                self.buffer, dead, queries.keys, queries.equals, queries.codes, queries.gates, queries.rows,
+                programs.heads, programs.predicates, wanted, OTHERS if within else EVERY, at, limit, _NO_TALLY,
+            )  # fmt: skip
+            if found:
+                yield Pairs.of(pairs)
+
+    def count(self, queries: Entries, programs: Programs) -> tuple[Ints, int]:
+        """How many stored rows each query matches under any of the programs, without listing; and nodes visited."""
+        tally = np.zeros(len(queries), np.int64)
+        _, _, visits, _ = probe_tree(
+            self.buffer, ALIVE, queries.keys, queries.equals, queries.codes, queries.gates, queries.rows,
+            programs.heads, programs.predicates, -1, EVERY, 0, np.iinfo(np.int64).max, tally,
+        )  # fmt: skip
+        return tally, visits
+
+    def _check(self) -> None:
+        """Asserts every invariant of the structure."""
+        buf, n = self.buffer, self.n
+        where = layout.sections(buf)
+        assert len(buf) == where[10] + buf[layout.CUTS], "the sections fill the buffer"
+        mine = self.entries()
+        assert len(set(mine.rows.tolist())) == n, "a row stands once"
+        # Sorted by key, then by the arrangement.
+        assert (mine.keys[1:] >= mine.keys[:-1]).all(), "keys rise"
+        lead = int(buf[layout.LEAD])
+        order = buf[where[2] : where[3]] if lead == ZORDER else mine.codes[:, lead] if lead >= 0 else _NO_ORDER
+        if n > 1 and len(order):
+            tie = mine.keys[1:] == mine.keys[:-1] if len(mine.keys) else np.ones(n - 1, np.bool_)
+            assert (order[1:] >= order[:-1])[tie].all(), "the order rises within a key"
+        # Every node's bounds are the exact minimum and maximum of its rows.
+        nodes = buf[where[6] : where[7]].reshape(int(buf[layout.NODES]), mine.codes.shape[1], 2)
+        gated = buf[where[7] : where[8]].reshape(int(buf[layout.NODES]), mine.gates.shape[1], 2)
+        starts = buf[where[8] : where[9]]
+        span = int(buf[layout.LEAF])
+        for level in range(int(buf[layout.LEVELS])):
+            for block in range(int(starts[level + 1] - starts[level])):
+                rows = slice(block * span, min(n, (block + 1) * span))
+                node = nodes[starts[level] + block]
+                assert (node[:, 0] == mine.codes[rows].min(0)).all(), "minimum of a node"
+                assert (node[:, 1] == mine.codes[rows].max(0)).all(), "maximum of a node"
+                gate = gated[starts[level] + block]
+                assert (gate[:, 0] == np.bitwise_and.reduce(mine.gates[rows])).all(), "gates of all rows of a node"
+                assert (gate[:, 1] == np.bitwise_or.reduce(mine.gates[rows])).all(), "gates of any row of a node"
+            span *= int(buf[layout.FANOUT])
+        # The hash index finds each key's whole slice, and nothing for absent keys.
+        for key in [*np.unique(mine.keys).tolist(), 0, 17]:
+            first, end = layout.key_range(buf, where[0], where[9], key)
+            expected = np.flatnonzero(mine.keys == key) if buf[layout.KEYED] else np.arange(n)
+            assert end - first == len(expected), "the size of a key's slice"
+            assert not len(expected) or first == expected[0], "the start of a key's slice"
