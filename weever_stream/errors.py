@@ -7,12 +7,13 @@ they travel from Spark's workers to the driver, and never carry a row's values.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = [
     "DataError",
@@ -20,9 +21,11 @@ __all__ = [
     "OutputError",
     "Place",
     "RuleError",
+    "RuleErrors",
     "StateError",
     "TypeMismatchError",
     "WeeverError",
+    "collecting",
     "did_you_mean",
 ]
 
@@ -41,7 +44,10 @@ class Place:
     rule: str | None = None
 
     def __str__(self) -> str:
-        spot = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        if self.file is None and self.line is not None and self.column is not None:
+            spot = f"line {self.line}, column {self.column}"
+        else:
+            spot = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
         named = f"rule {self.rule}" if self.rule else ""
         return ", ".join(part for part in (spot, named) if part)
 
@@ -53,6 +59,9 @@ class Place:
         start = max(0, column - 90)
         shown, at = line[start : start + 140].replace("\t", " "), column - start
         return f"    {shown}\n    {' ' * at}{'^' * max(1, min(self.width, len(shown) - at or 1))}"
+
+
+_Same = TypeVar("_Same", bound="WeeverError")
 
 
 class WeeverError(Exception):
@@ -72,7 +81,7 @@ class WeeverError(Exception):
     def __str__(self) -> str:
         return self.render()
 
-    def at(self, **where: Any) -> WeeverError:
+    def at(self: _Same, **where: Any) -> _Same:
         """Fills in what is known of the place and was not known deeper down. Returns itself, to be raised."""
         known = self.place or Place()
         missing = {name: value for name, value in where.items() if getattr(known, name) is None}
@@ -87,7 +96,14 @@ class WeeverError(Exception):
             lines.append(drawing)
         if self.hint:
             lines.append(f"  hint: {self.hint}")
-        return "\n".join(lines)
+        return _printable("\n".join(lines))
+
+
+def _printable(text: str) -> str:
+    """What a terminal can show: rule files and names may hold control characters and halves of surrogate pairs."""
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
+    return "".join(character if character.isprintable() or character == "\n" else "\ufffd" for character in text)
 
 
 def _rebuild(kind: type[WeeverError], message: str, hint: str | None, place: Place | None) -> WeeverError:
@@ -98,6 +114,40 @@ class RuleError(WeeverError):
     """A rule or a rule file that cannot be read, or that says nothing. The caret shows where; mend the text."""
 
     code = "rule"
+
+
+class RuleErrors(RuleError):  # noqa: N818 - it is several
+    """Several errors of one rule file, found together. Each is rendered with its own place; `errors` holds them."""
+
+    def __init__(self, errors: Sequence[RuleError]) -> None:
+        super().__init__(f"{len(errors)} errors in the rules")
+        self.errors = tuple(errors)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.errors,))
+
+    def render(self) -> str:
+        """All errors, one after the other."""
+        return "\n".join(error.render() for error in self.errors)
+
+    @classmethod
+    def raise_all(cls, errors: Sequence[RuleError]) -> None:
+        """Raises what was collected: nothing, the one error itself, or all together."""
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise cls(errors)
+
+
+@contextmanager
+def collecting(errors: list[RuleError]) -> Iterator[None]:
+    """Puts the rule errors of a block in a list instead of raising them, so that the next block runs too."""
+    try:
+        yield
+    except RuleErrors as several:
+        errors += several.errors
+    except RuleError as error:
+        errors.append(error)
 
 
 class TypeMismatchError(RuleError):

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from weever_stream.errors import TypeMismatchError
+from weever_stream.errors import TypeMismatchError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +101,8 @@ def type_of_name(spelling: str) -> ColumnType:
         return ColumnType("string")
     raise TypeMismatchError(
         f"{spelling!r} is not a type that rules can compare",
-        hint="one of " + ", ".join(sorted({str(ColumnType(kind)) for kind in _NAMES.values()} | {"decimal(p,s)"})),
+        hint=did_you_mean(name, _NAMES)
+        or "one of " + ", ".join(sorted({str(ColumnType(kind)) for kind in _NAMES.values()} | {"decimal(p,s)"})),
     )
 
 

@@ -1,0 +1,102 @@
+"""Binding: which type a predicate is compared in, and which Python value its constant becomes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+
+import pytest
+
+from weever_stream.errors import RuleError, RuleErrors, TypeMismatchError
+from weever_stream.rules import Column, Constant, Op, bind, bind_all, parse_rule, type_of_name
+from weever_stream.rules.bind import TypedPredicate
+
+NAMES = ("string", "int", "uint64", "double", "boolean", "date", "time", "timestamp", "timestamp_ntz")
+SCHEMA = {name: type_of_name(name) for name in NAMES} | {"decimal": type_of_name("decimal(10,2)")}
+UTC = dt.timezone.utc
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "domain"),
+    [
+        ("t.int > 5", 5, "bigint"),
+        ("t.int > 1.5", Decimal("1.5"), "decimal(20,1)"),
+        ("t.int > 9223372036854775808", Decimal(2**63), "decimal(19,0)"),
+        ("t.int < double 'NaN'", math.nan, "double"),
+        ("t.uint64 > 18446744073709551615", 2**64 - 1, "uint64"),
+        ("t.uint64 > -1", Decimal(-1), "decimal(20,0)"),
+        ("t.decimal > 1.005", Decimal("1.005"), "decimal(11,3)"),
+        ("t.decimal > 7", Decimal(7), "decimal(21,2)"),
+        ("t.double > 0.1", 0.1, "double"),
+        ("t.double > 3", 3.0, "double"),
+        ("t.double < 1e300", 1e300, "double"),
+        ("t.double = double '-inf'", -math.inf, "double"),
+        ("t.boolean = true", True, "boolean"),
+        ("t.string > 'abc'", "abc", "string"),
+        ("t.string = '2024-01-31'", "2024-01-31", "string"),
+        ("t.date > '2024-01-31'", dt.date(2024, 1, 31), "date"),
+        ("t.date > date '0001-01-01'", dt.date(1, 1, 1), "date"),
+        ("t.date > '2024-01-31 10:00'", dt.datetime(2024, 1, 31, 10), "timestamp_ntz"),
+        ("t.timestamp_ntz < '9999-12-31'", dt.datetime(9999, 12, 31), "timestamp_ntz"),
+        ("t.timestamp_ntz < '2024-01-31T10:00:00.5'", dt.datetime(2024, 1, 31, 10, 0, 0, 500_000), "timestamp_ntz"),
+        ("t.timestamp < '2024-01-31T10:00:00Z'", dt.datetime(2024, 1, 31, 10, tzinfo=UTC), "timestamp"),
+        ("t.timestamp < '2024-01-31 10:00:00+0530'", dt.datetime(2024, 1, 31, 4, 30, tzinfo=UTC), "timestamp"),
+        ("t.timestamp < timestamp '2024-01-31 10:00 -08'", dt.datetime(2024, 1, 31, 18, tzinfo=UTC), "timestamp"),
+        ("t.time >= '10:30'", dt.time(10, 30), "time"),
+    ],
+)
+def test_a_constant_becomes_a_value_of_the_type_it_is_compared_in(text, value, domain):
+    (typed,) = bind(parse_rule(text), SCHEMA).left_filter
+    assert isinstance(typed.right, Constant)
+    assert type(typed.right.value) is type(value)
+    assert typed.right.value == value or (math.isnan(value) and math.isnan(typed.right.value))
+    assert str(typed.domain) == domain
+
+
+@pytest.mark.parametrize(
+    ("text", "domain"),
+    [
+        ("t.int = s.uint64", "decimal(20,0)"),
+        ("t.int < s.double", "double"),
+        ("t.int < s.decimal", "decimal(21,2)"),
+        ("t.date < s.timestamp_ntz", "timestamp_ntz"),
+        ("t.boolean < s.boolean", "boolean"),
+    ],
+)
+def test_columns_are_compared_in_their_common_type(text, domain):
+    (typed,) = bind(parse_rule(text), SCHEMA).pairs
+    assert str(typed.domain) == domain
+
+
+def test_predicates_are_sorted_into_pairs_and_one_filter_for_each_row():
+    bound = bind(parse_rule("t.int = s.int and s.double > t.double and s.string = 'x' and t.int < t.double"), SCHEMA)
+    assert [(p.left.name, p.op) for p in bound.pairs] == [("int", Op.EQ), ("double", Op.LT)]
+    assert bound.left_filter == (
+        TypedPredicate(Column("t", "double"), Op.GT, Column("t", "int"), type_of_name("double")),
+    )
+    assert bound.right_filter == (TypedPredicate(Column("s", "string"), Op.EQ, Constant("x"), type_of_name("string")),)
+
+
+def test_all_errors_of_all_rules_are_raised_together():
+    rules = [
+        parse_rule("t.x = s.x", name="one"),
+        parse_rule("t.int = s.int"),
+        parse_rule("t.int = s.string", name="two"),
+    ]
+    with pytest.raises(RuleErrors) as caught:
+        bind_all(rules, SCHEMA)
+    one, two = caught.value.errors
+    assert (one.place.rule, two.place.rule) == ("one", "two")
+    assert isinstance(two, TypeMismatchError)
+
+
+def test_one_error_is_raised_as_itself():
+    with pytest.raises(RuleError) as caught:
+        bind_all([parse_rule("t.x = s.x")], SCHEMA)
+    assert not isinstance(caught.value, RuleErrors)
+
+
+def test_an_empty_schema_is_said_to_be_empty():
+    with pytest.raises(RuleError, match="has no columns"):
+        bind(parse_rule("t.x = s.x"), {})

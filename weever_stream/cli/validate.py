@@ -1,0 +1,132 @@
+"""`weever validate`: checks a rule file, and shows how each rule was understood. Needs no data.
+
+Prints every error it finds, not only the first. With `--against` the columns and their types are checked too.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weever_stream.errors import RuleErrors, WeeverError
+from weever_stream.rules import RuleFile, read_rules, write_rule
+
+if TYPE_CHECKING:
+    from weever_stream.rules import Rule
+
+__all__ = ["Form", "validate"]
+
+
+class Form(str, Enum):
+    """How the outcome is printed."""
+
+    text = "text"
+    json = "json"
+
+
+def validate(
+    file: Annotated[Path | None, typer.Argument(help="The rule file.", show_default=False)] = None,
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="DATA", help="Check columns and types against this data.")
+    ] = None,
+    form: Annotated[Form, typer.Option("--format", help="How to print the outcome.")] = Form.text,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of rule files and stop.")] = False,
+) -> None:
+    """Check a rule file and show its rules in normal form.
+
+    Exits with 0 where all is well and with 3 where something is wrong; every error is printed with its place.
+    """
+    if schema:
+        from weever_stream.rules.filemodel import json_schema
+
+        typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+        return
+    if file is None:
+        raise WeeverError("the rule file is missing", hint="weever validate rules.yaml")
+    if form is Form.text:
+        _print_rules(_checked(file, against))
+        return
+    try:
+        outcome = _outcome(_checked(file, against))
+    except WeeverError as error:
+        typer.echo(json.dumps(_failure(file, error), indent=2, ensure_ascii=False))
+        raise typer.Exit(3) from None
+    typer.echo(json.dumps(outcome, indent=2, ensure_ascii=False))
+
+
+def _checked(file: Path, against: str | None) -> RuleFile:
+    rules = read_rules(file)
+    if against is not None:
+        from weever_stream.check.readers import read_schema
+        from weever_stream.rules import schema_of
+
+        rules.bind(schema_of(read_schema(against)))
+    return rules
+
+
+def _kind(rule: Rule) -> str:
+    return "one row" if rule.one_row else "pairs" if rule.symmetric else "ordered pairs"
+
+
+def _print_rules(rules: RuleFile) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("rule", "severity", "reports", "denies"):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "severity")
+    for rule in rules.rules:
+        table.add_row(*(Text(cell) for cell in (rule.name, rule.severity, _kind(rule), write_rule(rule))))
+    console.print(table)
+    for note in rules.notes:
+        console.print(Text(f"note: {note}"), soft_wrap=True)
+    count = len(rules.rules)
+    console.print(
+        Text(f"{rules.path}: {count} rule{'s' * (count != 1)} of table {rules.table}, all valid"), soft_wrap=True
+    )
+
+
+def _outcome(rules: RuleFile) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "file": rules.path,
+        "valid": True,
+        "table": rules.table,
+        "key": list(rules.key),
+        "rules": [
+            {
+                "name": rule.name,
+                "severity": rule.severity,
+                "deny": write_rule(rule),
+                "reports": _kind(rule),
+                "fingerprint": rule.fingerprint,
+                "columns": list(rule.columns),
+            }
+            for rule in rules.rules
+        ],
+        "notes": list(rules.notes),
+        "errors": [],
+    }
+
+
+def _failure(file: Path, error: WeeverError) -> dict[str, Any]:
+    errors = error.errors if isinstance(error, RuleErrors) else (error,)
+    return {"version": 1, "file": str(file), "valid": False, "errors": [_described(one) for one in errors]}
+
+
+def _described(error: WeeverError) -> dict[str, Any]:
+    place = error.place
+    return {
+        "code": error.code,
+        "message": error.message,
+        "hint": error.hint,
+        "rule": place.rule if place else None,
+        "line": place.line if place else None,
+        "column": place.column if place else None,
+    }

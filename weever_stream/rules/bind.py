@@ -1,0 +1,148 @@
+"""A rule against a schema: which columns exist, in which type each predicate is compared, and on which row it stands.
+
+`bind` is where unknown columns and types that cannot be compared are refused. Constants leave it as Python values of
+the type they are compared in. Cost: linear in the predicates.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from weever_stream.errors import RuleError, RuleErrors, TypeMismatchError, collecting, did_you_mean
+from weever_stream.rules.literals import coerce
+from weever_stream.rules.model import Column, Constant, Op, Predicate, Rule
+from weever_stream.rules.types import ColumnType, common_type
+from weever_stream.rules.writing import write_operand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from weever_stream.errors import Place
+    from weever_stream.rules.types import Schema
+
+__all__ = ["BoundRule", "TypedPredicate", "bind", "bind_all"]
+
+
+@dataclass(frozen=True)
+class TypedPredicate:
+    """A comparison with its type: a column with a column, or with a constant that is a Python value of `domain`."""
+
+    left: Column
+    op: Op
+    right: Column | Constant
+    domain: ColumnType
+    """The common type in which the two are compared."""
+
+
+@dataclass(frozen=True)
+class BoundRule:
+    """A rule whose columns exist and can be compared. A pair violates it if all three groups are satisfied."""
+
+    rule: Rule
+    pairs: tuple[TypedPredicate, ...]
+    """`t.A op s.B`."""
+    left_filter: tuple[TypedPredicate, ...]
+    """Predicates on t alone."""
+    right_filter: tuple[TypedPredicate, ...]
+    """Predicates on s alone."""
+
+
+def bind(rule: Rule, schema: Schema) -> BoundRule:
+    """Checks a rule against a schema. Raises `RuleError` (unknown column) or `TypeMismatchError`."""
+    pairs: list[TypedPredicate] = []
+    on_t: list[TypedPredicate] = []
+    on_s: list[TypedPredicate] = []
+    for predicate in rule.predicates:
+        try:
+            typed = _typed(predicate, schema)
+        except RuleError as error:
+            raise error.at(rule=rule.name) from None
+        (pairs if len(predicate.rows) == 2 else on_t if predicate.rows == {"t"} else on_s).append(typed)
+    return BoundRule(rule, tuple(pairs), tuple(on_t), tuple(on_s))
+
+
+def bind_all(rules: Iterable[Rule], schema: Schema) -> tuple[BoundRule, ...]:
+    """Binds every rule, and raises all their errors together."""
+    bound: list[BoundRule] = []
+    errors: list[RuleError] = []
+    for rule in rules:
+        with collecting(errors):
+            bound.append(bind(rule, schema))
+    RuleErrors.raise_all(errors)
+    return tuple(bound)
+
+
+def _typed(predicate: Predicate, schema: Schema) -> TypedPredicate:
+    left, op, right = predicate.left, predicate.op, predicate.right
+    assert isinstance(left, Column), "a rule in normal form has a column on the left"
+    left_type = _type(predicate, left, schema)
+    if isinstance(right, Constant):
+        try:
+            value, domain = coerce(right.value, left.name, left_type)
+        except TypeMismatchError as error:
+            error.place = predicate.place
+            raise
+        return TypedPredicate(left, op, Constant(value), domain)
+    common = common_type(left_type, right_type := _type(predicate, right, schema))
+    if common is None:
+        raise TypeMismatchError(
+            f"{write_operand(left)} is of type {left_type} and {write_operand(right)} of type "
+            f"{right_type}, which cannot be compared",
+            place=predicate.place,
+            hint=_mismatch_hint(left_type, right_type),
+        )
+    return TypedPredicate(left, op, right, common)
+
+
+def _type(predicate: Predicate, column: Column, schema: Schema) -> ColumnType:
+    known = schema.get(column.name)
+    if known is None:
+        raise RuleError(
+            f"there is no column {column.name}", place=_spot(predicate, column), hint=_unknown_hint(column.name, schema)
+        )
+    if isinstance(known, str):
+        raise TypeMismatchError(
+            f"column {column.name} is of type {known}, which rules cannot compare",
+            place=_spot(predicate, column),
+            hint="add a column with a comparable value in the source: a field of it, or a hash",
+        )
+    return known
+
+
+def _unknown_hint(name: str, schema: Schema) -> str | None:
+    folded = _folded(name)
+    if same := [known for known in schema if _folded(known) == folded]:
+        return f"names are compared letter by letter; did you mean {' or '.join(same)}?"
+    if hint := did_you_mean(name, schema):
+        return hint
+    shown = ", ".join(list(schema)[:12]) + (", …" if len(schema) > 12 else "")
+    return f"the columns are {shown}" if schema else "the table has no columns"
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold().strip()
+
+
+def _mismatch_hint(one: ColumnType, other: ColumnType) -> str | None:
+    kinds = {one.kind, other.kind}
+    if kinds == {"timestamp", "timestamp_ntz"}:
+        return "one has a time zone and the other has none; convert one in the source"
+    if kinds == {"date", "timestamp"}:
+        return "a date is no instant; take the date of the timestamp in the source"
+    return "cast one of them in the source, or give the right type under `columns:`"
+
+
+def _spot(predicate: Predicate, column: Column) -> Place | None:
+    """The place of the column inside its predicate, where its spelling is found there."""
+    place = predicate.place
+    if place is None or place.text is None or place.column is None:
+        return place
+    spelling = re.escape(column.name)
+    begin, end = place.column - 1, place.column - 1 + place.width
+    for pattern in (rf"\b{column.row}\.\s*[\"`]?{spelling}(?!\w)", rf"[\"`]?(?<!\w){spelling}(?!\w)"):
+        if found := re.compile(pattern).search(place.text, begin, end):
+            return replace(place, column=found.start() + 1, width=len(found[0]))
+    return place

@@ -1,0 +1,118 @@
+"""The shape of a rule file, as pydantic models: what `schema.json` publishes and what a file is checked against.
+
+Only the shape is checked here: which fields there are and whether each is text, a list or a mapping. What the texts
+say is the parser's business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from weever_stream.rules.model import Severity
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["DependencyModel", "FileModel", "OrderModel", "RuleModel", "TableModel", "json_schema"]
+
+KINDS = ("deny", "unique", "fd", "order")
+Name = Annotated[str, Field(min_length=1, max_length=300)]
+Expression = Annotated[str, Field(min_length=1)]
+
+
+def _written(value: object) -> str:
+    return "text" if isinstance(value, str) else "mapping"
+
+
+def _listed(value: object) -> str:
+    return "text" if isinstance(value, str) else "list"
+
+
+Names = Annotated[
+    Annotated[Name, Tag("text")] | Annotated[list[Name], Field(min_length=1), Tag("list")], Discriminator(_listed)
+]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=False)
+
+
+class TableModel(_Shape):
+    """The table with its key."""
+
+    name: Name
+    key: Names | None = None
+
+
+class DependencyModel(_Shape):
+    """A functional dependency: rows that agree on the determinants agree on every dependent."""
+
+    determinants: Names
+    dependents: Names
+
+
+class OrderModel(_Shape):
+    """As `by` rises, `of` must not fall, among rows that agree on `within`."""
+
+    by: Name
+    of: Names
+    within: Names | None = None
+
+
+Dependency = Annotated[
+    Annotated[Expression, Tag("text")] | Annotated[DependencyModel, Tag("mapping")], Discriminator(_written)
+]
+Order = Annotated[Annotated[Expression, Tag("text")] | Annotated[OrderModel, Tag("mapping")], Discriminator(_written)]
+
+
+class RuleModel(_Shape):
+    """One rule: a name and exactly one of `deny`, `unique`, `fd` and `order`."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
+
+    name: Annotated[Name, Field(description="Unique within the file.")]
+    deny: Annotated[
+        Expression | None,
+        Field(description="What no two different rows t and s may satisfy: t.zip = s.zip and t.city != s.city"),
+    ] = None
+    unique: Annotated[Names | None, Field(description="No two rows agree on all these columns.")] = None
+    fd: Annotated[Dependency | None, Field(description="A functional dependency: zip -> city, state")] = None
+    order: Annotated[
+        Order | None, Field(description="As the first rises the second must not fall: salary -> rate within state")
+    ] = None
+    filter: Annotated[Expression | None, Field(description="Rows that the rule speaks of: country = 'US'")] = None
+    severity: Severity = "error"
+    description: str | None = None
+    owner: str | None = None
+    metadata: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> RuleModel:
+        said = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if len(said) != 1:
+            raise ValueError(
+                f"a rule has one of deny, unique, fd and order; this one has {' and '.join(said) or 'none'}"
+            )
+        return self
+
+
+class FileModel(_Shape):
+    """A rule file of weever_stream."""
+
+    version: Annotated[Literal[1], Field(description="The version of this format.")] = 1
+    table: Annotated[Annotated[Name, Tag("text")] | Annotated[TableModel, Tag("mapping")], Discriminator(_written)]
+    key: Annotated[Names | None, Field(description="The columns that name a row.")] = None
+    columns: Annotated[dict[str, Name], Field(description="Types where the source has none, or to override it.")] = {}
+    source: dict[str, Any] | None = None
+    rules: Annotated[list[RuleModel], Field(max_length=20_000)]
+    sinks: list[dict[str, Any]] = []
+    alerts: list[dict[str, Any]] = []
+    state: dict[str, Any] | None = None
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of a rule file, for editors and CI."""
+    schema = FileModel.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
