@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,9 @@ from weever_stream.index.codes import flatten
 from weever_stream.index.tree import FANOUT, LEAF
 from weever_stream.rules import Rule, RuleFile, bind_all, parse_rule, read_rules, schema_of
 from weever_stream.rules.types import ColumnType
+
+if TYPE_CHECKING:
+    from weever_stream.index.arrays import Ints
 
 __all__ = ["CHANGE_TYPES", "Detector"]
 
@@ -227,18 +230,22 @@ class Detector:
 
     def _apply(self, batch: pa.RecordBatch, sequence: Any, *, put: Any) -> Deltas:
         shard = self._started("change")
-        numbers = self._sequence(shard, sequence, batch.num_rows)
-        order = numbers * 2 + np.asarray(put, np.int64)
-        found = list(shard.apply(batch, order))
+        order, last = self._order(shard, sequence, batch.num_rows, put)
+        found = list(shard.apply(batch, order, drops=put is not True))
         if self._numbered and put is True:
             shard.numbered += batch.num_rows
-        if batch.num_rows:
-            self._last = max(self._last, int(numbers.max()))
+        self._last = last
         return Deltas(shard.plan, found)
 
-    def _sequence(self, shard: Shard, given: Any, n: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def _order(self, shard: Shard, given: Any, n: int, put: Any) -> tuple[Ints, int]:
+        """The order of the changes (see `Rows`), and the last sequence then used."""
         if given is None:
-            return np.arange(self._last + 1, self._last + 1 + n, dtype=np.int64)
+            end = self._last + 1 + n
+            return np.arange(2 * self._last + 2, 2 * end, 2) + put, end - 1
+        numbers = self._sequence(shard, given, n)
+        return numbers * 2 + np.asarray(put, np.int64), max([self._last, *numbers.tolist()])
+
+    def _sequence(self, shard: Shard, given: Any, n: int) -> Ints:
         # From now on a late change may arrive, so the sequence of dropped keys must be known too.
         self._sequenced = shard.remember_drops = True
         try:
@@ -307,4 +314,3 @@ def _is_put(kind: Any, at: int) -> bool:
     if put is None:
         raise DataError(f"row {at + 1}: unknown {_CHANGE_TYPE}", hint="one of " + ", ".join(CHANGE_TYPES))
     return put
-

@@ -35,14 +35,13 @@ class Forest:
         self.shape = shape
         self.schema = schema
         self.runs: SortedKeyList[Run] = SortedKeyList(key=len)
+        self._largest_first: tuple[Run, ...] = ()
         self._serial = 1
         self.tail = Tail(0, shape.plan, schema)
 
     def __iter__(self) -> Iterator[Run | Tail]:
         """Everything that holds rows, the largest first."""
-        yield from reversed(self.runs)
-        if len(self.tail):
-            yield self.tail
+        return iter((*self._largest_first, self.tail) if self.tail.n else self._largest_first)
 
     def __len__(self) -> int:
         """Living rows."""
@@ -84,12 +83,14 @@ class Forest:
         while len(self.runs) > 1 and len(self.runs[1]) < _RATIO * len(self.runs[0]):
             smaller, larger = self.runs.pop(0), self.runs.pop(0)
             self.runs.add(larger.merged(smaller, self.serial(), self.shape))
+        self._largest_first = tuple(reversed(self.runs))
 
     def prune(self) -> None:
         """Rewrites runs that are mostly dead, drops those that are dead altogether."""
         wilted = [run for run in self.runs if 2 * len(run.dead) > len(run)]
         for run in wilted:
             self.runs.remove(run)
+        self._largest_first = tuple(reversed(self.runs))
         for run in wilted:
             if len(run.dead) < len(run):
                 self.plant(run.rewritten(self.serial(), self.shape))

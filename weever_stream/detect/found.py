@@ -69,7 +69,9 @@ class Found:
         return np.sort(pairs, 1) if symmetric else pairs
 
 
-def resolve(pairs: Pairs, probe: Probe, queries: RowSet, query_rows: Rows, stored: RowSet, sign: int) -> Iterator[Found]:
+def resolve(
+    pairs: Pairs, probe: Probe, queries: RowSet, query_rows: Rows, stored: RowSet, sign: int
+) -> Iterator[Found]:
     """Pairs of a probe as the pairs of its rules, candidates confirmed by their values."""
     for number, target in enumerate(probe.targets):
         if len(probe.targets) == 1:
@@ -88,9 +90,7 @@ def resolve(pairs: Pairs, probe: Probe, queries: RowSet, query_rows: Rows, store
             yield found
 
 
-def confirmed(
-    target: Target, left: pa.RecordBatch, left_rows: Rows, right: pa.RecordBatch, right_rows: Rows
-) -> Mask:
+def confirmed(target: Target, left: pa.RecordBatch, left_rows: Rows, right: pa.RecordBatch, right_rows: Rows) -> Mask:
     """Which candidate pairs satisfy the predicates that codes could not decide."""
     kept = np.ones(len(left_rows), np.bool_)
     for predicate in target.verify:

@@ -90,5 +90,8 @@ def python_values(column: pa.Array | pa.ChunkedArray) -> list[object]:
     kind = array.type
     if getattr(kind, "unit", None) == "ns":
         text = array.cast("string").to_pylist()
-        return [None if t is None else t.rstrip("Z").replace(" ", "T") + ("Z" if getattr(kind, "tz", None) else "") for t in text]
+        return [
+            None if t is None else t.rstrip("Z").replace(" ", "T") + ("Z" if getattr(kind, "tz", None) else "")
+            for t in text
+        ]
     return list(array.to_pylist())

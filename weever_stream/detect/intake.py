@@ -20,6 +20,8 @@ from weever_stream.rules.types import ColumnType, type_of_arrow, type_of_name
 
 __all__ = ["ROW_NUMBER", "arrow_schema", "infer_schema", "to_batch", "to_table"]
 
+_UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError, TypeError, ValueError)
+"""What Arrow raises for a value that is not of the type."""
 ROW_NUMBER = "_row"
 """The key column of a table that has none."""
 
@@ -88,15 +90,31 @@ def _kind_of(values: list[Any], name: str) -> pa.DataType:
 def to_batch(data: pa.Table | list[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
     """The schema's columns of the data, in the schema's types."""
     if isinstance(data, pa.Table):
-        arrays = [_cast(data, field) for field in schema]
+        names = data.schema.names
+        arrays = [_cast(data, names, field) for field in schema]
+    elif len(data) <= _FEW and all(row.keys() >= set(schema.names) for row in data) and (few := _few(data, schema)):
+        return few
     else:
         arrays = [_array([_value(row, field.name, at) for at, row in enumerate(data)], field) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _cast(data: pa.Table, field: pa.Field) -> pa.Array:
-    _require(field.name, data.schema.names)
-    array = flatten(data.column(field.name))
+_FEW = 32
+"""Rows that are converted in one step: starting Arrow's converter for each column costs more than the values."""
+
+
+def _few(rows: list[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch | None:
+    """All columns of a few rows at once, or None where something does not fit and must be looked at closely."""
+    try:
+        return pa.RecordBatch.from_struct_array(pa.array(rows, pa.struct(schema), size=len(rows)))
+    except _UNFIT:
+        return None
+
+
+def _cast(data: pa.Table, names: list[str], field: pa.Field) -> pa.Array:
+    if names.count(field.name) != 1:
+        _require(field.name, names)
+    array = flatten(data.column(names.index(field.name)))
     if array.type == field.type:
         return array
     comparable, given = type_of_arrow(field.type), type_of_arrow(array.type)
@@ -108,7 +126,8 @@ def _cast(data: pa.Table, field: pa.Field) -> pa.Array:
         return array.cast(field.type)
     except pa.ArrowInvalid:
         raise DataError(
-            f"column {field.name} holds values that do not fit {field.type} (they come as {array.type})", hint=_CAST_HINT
+            f"column {field.name} holds values that do not fit {field.type} (they come as {array.type})",
+            hint=_CAST_HINT,
         ) from None
 
 
@@ -118,7 +137,7 @@ _CAST_HINT = "give a schema that holds all values, or cast the column"
 def _array(values: list[Any], field: pa.Field) -> pa.Array:
     try:
         return pa.array(values, field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError, TypeError, ValueError):
+    except _UNFIT:
         at = next(row for row, value in enumerate(values) if not _fits(value, field.type))
         raise DataError(
             f"row {at + 1}: the value of column {field.name} is not a {field.type}"
@@ -130,7 +149,7 @@ def _array(values: list[Any], field: pa.Field) -> pa.Array:
 def _fits(value: Any, kind: pa.DataType) -> bool:
     try:
         pa.array([value], kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError, TypeError, ValueError):
+    except _UNFIT:
         return False
     return True
 
@@ -148,7 +167,9 @@ def _value(row: Mapping[str, Any], name: str, at: int) -> Any:
 def _require(name: str, known: Sequence[str]) -> None:
     if known.count(name) != 1:
         problem = "there is no column" if name not in known else "there are several columns"
-        raise DataError(f"{problem} {name}", hint=did_you_mean(name, known) or "the columns are " + ", ".join(known[:20]))
+        raise DataError(
+            f"{problem} {name}", hint=did_you_mean(name, known) or "the columns are " + ", ".join(known[:20])
+        )
 
 
 def refuse_null_keys(batch: pa.RecordBatch, key: Sequence[str]) -> None:

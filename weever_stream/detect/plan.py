@@ -56,6 +56,8 @@ class Side:
     codes: list[int] = field(default_factory=list)
     gates: list[Gate] = field(default_factory=list)
     stored: bool = False
+    always_open: bool = True
+    """Whether a row without nulls passes all gates."""
 
     def column_of(self, code: int) -> int:
         """The position of a code among the side's columns; added where it is new."""
@@ -69,6 +71,7 @@ class Side:
             return -1
         if gate not in self.gates:
             self.gates.append(gate)
+            self.always_open &= not gate.filters
         return self.gates.index(gate)
 
 
@@ -152,9 +155,7 @@ class _Planner:
             if bound.rule.one_row:
                 self.one_row.append((number, _gate((), bound.left_filter, "t")))
             else:
-                equalities = sorted(
-                    (self.code(p, p.left), self.code(p, p.right)) for p in bound.pairs if p.op is Op.EQ
-                )
+                equalities = sorted((self.code(p, p.left), self.code(p, p.right)) for p in bound.pairs if p.op is Op.EQ)
                 self.families.setdefault(tuple(equalities), []).append(number)
         families, probes = [], []
         for equalities, members in self.families.items():

@@ -45,61 +45,64 @@ class Rows:
         return Rows(
             self.table.filter(pa.array(kept)),
             self.order[kept],
-            tuple(_moved(entries, place) for entries in self.sides),
+            tuple(entries.at(place[entries.rows]) for entries in self.sides),
             tuple(place[rows][place[rows] >= 0] for rows in self.violating),
         )
 
 
-def _moved(entries: Entries, place: Positions) -> Entries:
-    rows = place[entries.rows]
-    moved = Entries(entries.keys, entries.equals, entries.codes, entries.gates, rows)
-    return moved.take(np.flatnonzero(rows >= 0))
-
-
 class Encoder:
-    """Makes `Rows` for one plan."""
+    """Makes `Rows` for one plan, from batches that hold the plan's columns in the plan's order."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._one_row = [gate for _, gate in plan.one_row]
+        places = {name: at for at, name in enumerate(plan.columns)}
+        self._codes = [(code.column, places[code.column], code.coding) for code in plan.codes]
+        self._equals = [np.array(side.equals, np.int64) for side in plan.sides]
 
-    def rows(self, table: pa.RecordBatch, order: Ints) -> Rows:
-        """Encodes a table of the plan's columns. Drops (even order) appear on the key side only."""
+    def rows(self, table: pa.RecordBatch, order: Ints, *, drops: bool = True) -> Rows:
+        """Encodes a batch. Drops (even order; `drops` tells whether there may be any) are on the key side only."""
         n = table.num_rows
-        matrix = np.empty((n, len(self._plan.codes)), np.int64)
+        matrix = np.empty((n, len(self._codes)), np.int64)
         valid: dict[str, Mask] = {}
         known: dict[int, Mask] = {}
-        for number, code in enumerate(self._plan.codes):
-            matrix[:, number], present = encode(table.column(code.column), code.coding)
+        columns = table.columns
+        for number, (name, at, how) in enumerate(self._codes):
+            matrix[:, number], present = encode(columns[at], how)
             if present is not None:
-                valid[code.column] = known[number] = present
-        puts = (order & 1).astype(np.bool_)
-        everything = bool(puts.all())
+                valid[name] = known[number] = present
+        puts = (order & 1).astype(np.bool_) if drops else None
+        if puts is not None and puts.all():
+            puts = None
+        positions = np.arange(n, dtype=np.int32)
         sides = tuple(
-            self._entries(side, table, matrix, valid, known, None if everything or side.role == "key" else puts)
-            for side in self._plan.sides
+            self._entries(side, equals, table, matrix, positions, valid, known, puts)
+            for side, equals in zip(self._plan.sides, self._equals, strict=True)
         )
-        violating = tuple(
-            np.flatnonzero(self._opens(gate, table, valid) & puts).astype(np.int32) for gate in self._one_row
-        )
-        return Rows(table, order, sides, violating)
+        return Rows(table, order, sides, tuple(self._violating(gate, table, valid, puts) for gate in self._one_row))
+
+    def _violating(self, gate: Gate, table: pa.RecordBatch, valid: dict[str, Mask], puts: Mask | None) -> Positions:
+        opens = self._opens(gate, table, valid)
+        return np.flatnonzero(opens if puts is None else opens & puts).astype(np.int32)
 
     def _entries(
         self,
         side: Side,
+        equals: Ints,
         table: pa.RecordBatch,
         matrix: Ints,
+        positions: Positions,
         valid: dict[str, Mask],
         known: dict[int, Mask],
-        kept: Mask | None,
+        puts: Mask | None,
     ) -> Entries:
-        n = len(matrix)
-        equals = matrix.take(side.equals, 1)
-        keys = hashing.mix_keys(equals) if side.equals else _NO_KEYS
-        equals = equals[:, : stored_equals(side)]
-        gates = self._gates(side, table, valid)
-        entries = Entries(keys, equals, matrix.take(side.codes, 1), gates, np.arange(n, dtype=np.int32))
-        for number in side.equals:
+        beside = stored_equals(side)
+        mine = hashing.keyed(matrix, equals, np.array((*side.equals[:beside], *side.codes), np.int64))
+        if valid or not side.always_open:
+            mine = np.ascontiguousarray(np.hstack([mine, self._gates(side, table, valid)]))
+        entries = Entries(mine, positions, beside, len(side.codes))
+        kept = None if side.role == "key" else puts
+        for number in side.equals if known else ():
             if number in known:
                 kept = known[number] if kept is None else kept & known[number]
         return entries if kept is None else entries.take(np.flatnonzero(kept))
@@ -128,5 +131,3 @@ def stored_equals(side: Side) -> int:
     """How many equality codes lie beside the key: none for one column, whose mixed key proves equality alone."""
     return 0 if len(side.equals) < 2 and hashing.HASH_BITS == 64 else len(side.equals)
 
-
-_NO_KEYS: Ints = np.empty(0, np.int64)

@@ -44,11 +44,17 @@ class Shape:
         """The best arrangement of a side's entries."""
         return arrange(entries, self._programs[side])
 
-    def trees(self, rows: Rows, like: Run | None, *, keys: bool = True) -> tuple[Tree | None, ...]:
-        """Trees of new rows, arranged like a larger run's where there is one, so that they can be merged with it."""
+    def trees(
+        self, rows: Rows, like: Run | None, *, keys: Tree | None = None, by_key: bool = True
+    ) -> tuple[Tree | None, ...]:
+        """Trees of new rows, arranged like a larger run's where there is one, so that they can be merged with it.
+
+        `keys` is the tree of the key side if it has been built; without `by_key` there is none.
+        """
         trees: list[Tree | None] = [None] * len(rows.sides)
         for side in self.stored:
-            if not keys and self.plan.sides[side].role == "key":
+            if self.plan.sides[side].role == "key" and (keys is not None or not by_key):
+                trees[side] = keys
                 continue
             entries = rows.sides[side]
             larger = like.trees[side] if like is not None else None
@@ -61,9 +67,7 @@ class Shape:
     def build(self, side: int, entries: Entries, arrangement: Arrangement, *, keep_cuts: bool = True) -> Tree:
         """A side's tree."""
         keyed = bool(self.plan.sides[side].equals)
-        return Tree.build(
-            entries, arrangement, keyed=keyed, keep_cuts=keep_cuts, leaf=self.leaf, fanout=self.fanout
-        )
+        return Tree.build(entries, arrangement, keyed=keyed, keep_cuts=keep_cuts, leaf=self.leaf, fanout=self.fanout)
 
 
 class Run:
@@ -72,7 +76,12 @@ class Run:
     __slots__ = ("dead", "order", "serial", "table", "trees")
 
     def __init__(
-        self, serial: int, table: pa.RecordBatch, order: Ints, trees: tuple[Tree | None, ...], dead: TupleSet | None = None
+        self,
+        serial: int,
+        table: pa.RecordBatch,
+        order: Ints,
+        trees: tuple[Tree | None, ...],
+        dead: TupleSet | None = None,
     ) -> None:
         self.serial = serial
         self.table = table
@@ -174,17 +183,13 @@ def _rewritten_tree(side: int, shape: Shape, tree: Tree | None, kept: Positions)
 
 def _living_entries(tree: Tree, kept: Positions) -> Entries:
     entries = tree.entries()
-    moved = Entries(entries.keys, entries.equals, entries.codes, entries.gates, kept[entries.rows])
-    return moved if (moved.rows >= 0).all() else moved.take(np.flatnonzero(moved.rows >= 0))
+    return entries.at(kept[entries.rows])
 
 
 def _together(one: Entries, other: Entries) -> Entries:
-    words = max(one.gates.shape[1], other.gates.shape[1])
-    gates = [e.gates if e.gates.shape[1] == words else np.full((len(e), words), -1, np.int64) for e in (one, other)]
-    return Entries(
-        np.concatenate([one.keys, other.keys]),
-        np.concatenate([one.equals, other.equals]),
-        np.concatenate([one.codes, other.codes]),
-        np.concatenate(gates),
-        np.concatenate([one.rows, other.rows]),
-    )
+    """All entries of two; gates that only one of them stores are open in the other."""
+    width = max(one.matrix.shape[1], other.matrix.shape[1])
+    padded = [
+        np.pad(matrix, ((0, 0), (0, width - matrix.shape[1])), constant_values=-1) for matrix in (one.matrix, other.matrix)
+    ]
+    return Entries(np.concatenate(padded), np.concatenate([one.rows, other.rows]), one.equals, one.codes)

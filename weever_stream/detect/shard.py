@@ -23,7 +23,7 @@ from weever_stream.detect.rows import Encoder, Rows
 from weever_stream.detect.run import Run, Shape, joined, probe_side
 from weever_stream.detect.tail import Tail, scan
 from weever_stream.index.sorting import sort_rows
-from weever_stream.index.tree import FANOUT, LEAF
+from weever_stream.index.tree import FANOUT, LEAF, Arrangement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,8 +57,8 @@ class _Set:
 
     table: pa.RecordBatch
     gids: Ints
-    replacing: Mask
-    """Rows whose key is held before and after the batch."""
+    replacing: Mask | None = None
+    """Rows whose key is held before and after the batch, if there are any."""
 
 
 @dataclass(frozen=True)
@@ -92,19 +92,36 @@ class Shard:
         self._encoder = Encoder(plan)
         self._symmetric = [bound.rule.symmetric for bound in plan.rules]
 
-    def apply(self, table: pa.RecordBatch, order: Ints) -> Iterator[Found]:
-        """Applies changes: rows with the plan's columns (a drop needs only its key) and their order (see `Rows`)."""
-        rows = self._latest(self._encoder.rows(table, order))
-        held = self._held(rows)
-        rows, held = self._fresh(rows, held)
+    def apply(self, table: pa.RecordBatch, order: Ints, *, drops: bool = True) -> Iterator[Found]:
+        """Applies changes: rows with the plan's columns (a drop needs only its key) and their order (see `Rows`).
+
+        `drops`: whether there may be any among them.
+        """
+        rows = self._encoder.rows(table, order, drops=drops)
+        keys = self._keys(rows)
+        latest = self._latest(rows, keys[0])
+        if latest is not rows:
+            rows, keys = latest, self._keys(latest)
+        held = self._held(rows, keys[0])
+        all_fresh = True
+        if held.parts or drops:
+            rows, held, all_fresh = self._fresh(rows, held)
         for part, dying, _ in held:
             part.dead.add(dying)
         try:
-            yield from self._difference(rows, held)
+            yield from self._difference(rows, held, keys[1] if all_fresh else None, drops=drops)
         except BaseException:
             for part, dying, _ in held:
                 part.dead.discard(dying)
             raise
+
+    def _keys(self, rows: Rows) -> tuple[Entries, Tree | None]:
+        """The keys of a batch in order, so that look-ups walk memory in one direction; the tree of a large one."""
+        entries = rows.sides[-1]
+        if self.forest.fits_tail(len(rows)):
+            return _in_key_order(entries), None
+        tree = self.forest.shape.build(len(self.plan.sides) - 1, entries, Arrangement(at=len(rows)))
+        return tree.entries(), tree
 
     def held(self) -> int:
         """Rows held, remembered drops aside."""
@@ -114,7 +131,7 @@ class Shard:
         """Rows whose key is held already or stands twice among them."""
         rows = self._encoder.rows(table, np.ones(table.num_rows, np.int64))
         again = np.zeros(len(rows), np.bool_)
-        for part, stored, changes in self._held(rows):
+        for part, stored, changes in self._held(rows, self._keys(rows)[0]):
             again[changes[part.order[stored] & 1 > 0]] = True
         seen: set[tuple[object, ...]] = set()
         for row, key in enumerate(self._identities(rows, np.ones(len(rows), np.bool_))):
@@ -122,7 +139,7 @@ class Shard:
             seen.add(key)
         return np.flatnonzero(again).astype(np.int32)
 
-    def _difference(self, rows: Rows, held: _Held) -> Iterator[Found]:
+    def _difference(self, rows: Rows, held: _Held, keys: Tree | None, *, drops: bool) -> Iterator[Found]:
         """The net change of the violations; the rows come in once it is read."""
         serial = self.forest.serial()
         gone, gone_set, come_set = self._sets(rows, held, serial)
@@ -131,11 +148,13 @@ class Shard:
         added: list[Found] = []
         trees = None
         if not self.forest.fits_tail(len(rows)):
-            trees = self.forest.shape.trees(rows, self.forest.largest)
+            trees = self.forest.shape.trees(rows, self.forest.largest, keys=keys)
         for mine, mine_set, sign, own, later in (
             (gone, gone_set, -1, None, removed),
             (rows, come_set, 1, trees, added),
         ):
+            if not len(mine):
+                continue
             for found in self._pairs(mine, mine_set, sign, own):
                 for piece, again in _split(found, mine_set):
                     counts[found.rule] += sign * len(piece)
@@ -143,32 +162,35 @@ class Shard:
                         later.append(piece)
                     else:
                         yield piece
-        yield from cancel(removed, added, self._symmetric)
+        if removed or added:
+            yield from cancel(removed, added, self._symmetric)
         self.counts = counts
-        self._commit(serial, rows, trees, held)
+        self._commit(serial, rows, trees, held, drops=drops)
 
-    def _commit(self, serial: int, rows: Rows, trees: tuple[Tree | None, ...] | None, held: _Held) -> None:
-        puts = (rows.order & 1).astype(np.bool_)
-        self.tally.puts += int(puts.sum())
-        self.tally.drops += int(len(rows) - puts.sum())
-        if not puts.all() and not self.remember_drops:
-            rows = rows.take(puts)
-            trees = None if trees is None else self.forest.shape.trees(rows, self.forest.largest)
+    def _commit(
+        self, serial: int, rows: Rows, trees: tuple[Tree | None, ...] | None, held: _Held, *, drops: bool
+    ) -> None:
+        """Lets the rows in; drops only where their sequence must be remembered."""
+        if drops:
+            puts = (rows.order & 1).astype(np.bool_)
+            self.tally.drops += int(len(rows) - puts.sum())
+            if not puts.all() and not self.remember_drops:
+                rows = rows.take(puts)
+                trees = None if trees is None else self.forest.shape.trees(rows, self.forest.largest)
+            self.tally.puts += int(puts.sum())
+        else:
+            self.tally.puts += len(rows)
         self.forest.add(serial, rows, trees)
         if held.parts:
             self.forest.prune()
 
-    def _latest(self, rows: Rows) -> Rows:
+    def _latest(self, rows: Rows, keys: Entries) -> Rows:
         """One change per key: the last by order, and of equal ones the last that came."""
-        keys = rows.sides[-1].keys
-        if len(rows) < 2:
-            return rows
-        perm = sort_rows(keys, _NOTHING)
-        again = np.diff(keys[perm]) == 0
-        if not again.any():
+        again = keys.keys[1:] == keys.keys[:-1]
+        if len(rows) < 2 or not again.any():
             return rows
         shared = np.zeros(len(rows), np.bool_)
-        shared[perm[:-1][again]] = shared[perm[1:][again]] = True
+        shared[keys.rows[:-1][again]] = shared[keys.rows[1:][again]] = True
         latest: dict[tuple[object, ...], int] = {}
         kept = ~shared
         for row, key in zip(np.flatnonzero(shared).tolist(), self._identities(rows, shared), strict=True):
@@ -176,18 +198,17 @@ class Shard:
                 latest[key] = row
         kept[list(latest.values())] = True
         self.tally.stale += int(len(rows) - kept.sum())
-        return rows.take(kept)
+        return rows if kept.all() else rows.take(kept)
 
     def _identities(self, rows: Rows, which: Mask) -> Iterator[tuple[object, ...]]:
         """Keys that are equal if and only if the rows' keys are: codes where they are exact, values elsewhere."""
         side, table = rows.sides[-1], rows.table.filter(pa.array(which))
         values = [table.column(predicate.left.name).to_pylist() for predicate in self.by_key.targets[0].verify]
-        return zip(side.keys[which].tolist(), *side.equals[which].T.tolist(), *values, strict=True)
+        return zip(*side.matrix[which, : 1 + side.equals].T.tolist(), *values, strict=True)
 
-    def _held(self, rows: Rows) -> _Held:
+    def _held(self, rows: Rows, queries: Entries) -> _Held:
         """The living row of every key that the batch touches."""
         held = _Held()
-        queries = _in_key_order(rows.sides[-1])
         target = self.by_key.targets[0]
         for part in self.forest:
             for pairs in part.probe(self.by_key, queries):
@@ -201,8 +222,11 @@ class Shard:
                     held.changes.append(changes)
         return held
 
-    def _fresh(self, rows: Rows, held: _Held) -> tuple[Rows, _Held]:
-        """The changes that are newer than what is held, and what they find; drops of keys that are not held go too."""
+    def _fresh(self, rows: Rows, held: _Held) -> tuple[Rows, _Held, bool]:
+        """The changes that are newer than what is held, what they find, and whether that is all of them.
+
+        Drops of keys that are not held are left out too, unless they must be remembered.
+        """
         kept = np.ones(len(rows), np.bool_)
         if not self.remember_drops:
             kept = (rows.order & 1).astype(np.bool_)
@@ -215,17 +239,20 @@ class Shard:
             kept[changes[~newer[-1]]] = False
             self.tally.stale += int(len(changes) - newer[-1].sum())
         if kept.all():
-            return rows, held
+            return rows, held, True
         place = np.cumsum(kept, dtype=np.int32) - np.int32(1)
-        return rows.take(kept), _Held(
+        left = _Held(
             held.parts,
             [stored[new] for stored, new in zip(held.rows, newer, strict=True)],
             [place[changes[new]] for changes, new in zip(held.changes, newer, strict=True)],
         )
+        return rows.take(kept), left, False
 
     def _sets(self, rows: Rows, held: _Held, serial: int) -> tuple[Rows, _Set, _Set]:
         """The rows that the batch ends, and both sets of rows under numbers that a key keeps through the batch."""
         numbers = np.arange(serial << 32, (serial << 32) + len(rows), dtype=np.int64)
+        if not held.parts:
+            return _EMPTY_ROWS, _Set(rows.table, _NOTHING), _Set(rows.table, numbers)
         replacing = np.zeros(len(rows), np.bool_)
         puts = (rows.order & 1).astype(np.bool_)
         tables, orders, gids, replaced = [], [], [], []
@@ -240,21 +267,21 @@ class Shard:
             gids.append(old)
             replaced.append(puts[changes])
         self.tally.replaced += int(replacing.sum())
-        come = _Set(rows.table, numbers, replacing)
-        if not tables:
-            return _EMPTY_ROWS, _Set(rows.table, _NOTHING, np.empty(0, np.bool_)), come
         table, order = joined(tables), np.concatenate(orders)
         gone = self._encoder.rows(table, order)
-        return gone, _Set(table, np.concatenate(gids), np.concatenate(replaced)), come
+        if not replacing.any():
+            return gone, _Set(table, np.concatenate(gids)), _Set(rows.table, numbers)
+        gone_set = _Set(table, np.concatenate(gids), np.concatenate(replaced))
+        return gone, gone_set, _Set(rows.table, numbers, replacing)
 
     def _pairs(self, rows: Rows, mine: _Set, sign: int, trees: tuple[Tree | None, ...] | None) -> Iterator[Found]:
         """Violations of some rows with everything that lives, and among themselves."""
-        for (rule, _), positions in zip(self.plan.one_row, rows.violating, strict=True) if len(rows) else ():
+        for (rule, _), positions in zip(self.plan.one_row, rows.violating, strict=True):
             if len(positions):
                 yield Found(rule, sign, mine, positions)
         if trees is None and not self.forest.fits_tail(len(rows)):
-            trees = self.forest.shape.trees(rows, self.forest.largest, keys=False)
-        for probe in self.plan.probes if len(rows) else ():
+            trees = self.forest.shape.trees(rows, self.forest.largest, by_key=False)
+        for probe in self.plan.probes:
             queries = rows.sides[probe.queries]
             if trees is not None:
                 own = trees[probe.queries]
@@ -324,12 +351,14 @@ _EMPTY_ROWS = Rows(pa.RecordBatch.from_pylist([], pa.schema([])), _NOTHING, (), 
 
 def _in_key_order(entries: Entries) -> Entries:
     """Entries sorted by key, so that probes walk through memory in one direction."""
-    return entries.take(sort_rows(entries.keys, _NOTHING)) if len(entries.keys) > 1 else entries
+    if len(entries) < 2:
+        return entries
+    return entries.take(sort_rows(np.ascontiguousarray(entries.keys), _NOTHING))
 
 
 def _split(found: Found, mine: _Set) -> Iterator[tuple[Found, bool]]:
     """Pairs that touch a row whose key is there before and after, which may cancel; and those that cannot."""
-    if not mine.replacing.any():
+    if mine.replacing is None:
         yield found, False
         return
     touched = np.zeros(len(found), np.bool_)

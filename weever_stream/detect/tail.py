@@ -44,10 +44,9 @@ def scan(
     at, wanted = 0, probe.wanted(within=within, rule=rule)
     while at < len(queries):
         at, found, _, pairs = scan_rows(
-            n, dead, stored.keys, stored.equals, stored.codes.reshape(-1), stored.gates.reshape(-1),
-            stored.rows, queries.keys, queries.equals, queries.codes, queries.gates, queries.rows,
-            probe.programs.heads, probe.programs.predicates, wanted,
-            OTHERS if within else EVERY, at, PAIRS_AT_ONCE,
+            n, dead, stored.matrix, stored.rows, stored.codes, queries.matrix, queries.rows, queries.codes,
+            stored.equals, probe.programs.packed, len(probe.programs), wanted, OTHERS if within else EVERY, at,
+            PAIRS_AT_ONCE,
         )  # fmt: skip
         if found:
             yield Pairs.of(pairs)
@@ -58,35 +57,21 @@ class _Growing:
 
     def __init__(self, side: Side) -> None:
         self.n = 0
-        self.keyed = bool(side.equals)
-        self.entries = Entries(
-            np.zeros(_ROOM, np.int64),
-            np.zeros((_ROOM, stored_equals(side)), np.int64),
-            np.zeros((_ROOM, len(side.codes)), np.int64),
-            np.full((_ROOM, (len(side.gates) + 63) // 64), -1, np.int64),
-            np.zeros(_ROOM, np.int32),
-        )
+        equals, codes, gates = stored_equals(side), len(side.codes), (len(side.gates) + 63) // 64
+        matrix = np.full((_ROOM, 1 + equals + codes + gates), -1, np.int64)
+        self.entries = Entries(matrix, np.zeros(_ROOM, np.int32), equals, codes)
 
     def append(self, more: Entries, row: int) -> None:
-        at, end = self.n, self.n + len(more)
-        mine = self.entries
-        if len(more.keys):
-            mine.keys[at:end] = more.keys
-        if more.equals.shape[1]:
-            mine.equals[at:end] = more.equals
-        if more.codes.shape[1]:
-            mine.codes[at:end] = more.codes
-        if mine.gates.shape[1]:
-            mine.gates[at:end] = more.gates if more.gates.shape[1] else -1
-        mine.rows[at:end] = more.rows
-        mine.rows[at:end] += np.int32(row)
+        """Takes entries in; gates that they do not store are open, as all of the matrix is from the start."""
+        end = self.n + len(more)
+        self.entries.matrix[self.n : end, : more.matrix.shape[1]] = more.matrix
+        self.entries.rows[self.n : end] = more.rows + np.int32(row)
         self.n = end
 
     def view(self) -> Entries:
         """What has been appended so far."""
-        mine, n = self.entries, self.n
-        keys = mine.keys[:n] if self.keyed else mine.keys[:0]
-        return Entries(keys, mine.equals[:n], mine.codes[:n], mine.gates[:n], mine.rows[:n])
+        mine = self.entries
+        return Entries(mine.matrix[: self.n], mine.rows[: self.n], mine.equals, mine.codes)
 
 
 class Tail:

@@ -33,13 +33,13 @@ def arrange(entries: Entries, programs: list[Programs]) -> Arrangement:
 
     Only programs of entries that probe their own side can be tried; where there are none, Z-order is taken.
     """
-    n, width = entries.codes.shape
+    n, width = len(entries), entries.codes
     if width == 0:
         return Arrangement(at=n)
     if width == 1 or n < _TRY_FROM:
         return Arrangement(lead=0, at=n if width > 1 else np.iinfo(np.int64).max // _GROWTH)
     bits = max(2, min(62 // width, 10 if width > 2 else 11, int(n).bit_length() - 2))
-    choices = [Arrangement(ZORDER, quantile_cuts(entries.codes, bits), n)]
+    choices = [Arrangement(ZORDER, quantile_cuts(np.ascontiguousarray(entries.values), bits), n)]
     choices += [Arrangement(lead=column, at=n) for column in _ordered_columns(programs, width)]
     if len(choices) == 1:
         return choices[0]
@@ -61,13 +61,11 @@ def _sample(entries: Entries) -> Entries:
     n = len(entries)
     if n <= _SLICES * _SLICE:
         return entries
-    perm = sort_rows(entries.keys, np.empty(0, np.int64)) if len(entries.keys) else np.arange(n)
-    if len(entries.keys):
-        starts = np.linspace(0, n - _SLICE, _SLICES).astype(np.int64)
-        return entries.take(np.concatenate([perm[start : start + _SLICE] for start in starts]))
-    return entries.take(perm[:: n // (_SLICES * _SLICE)])
+    perm = sort_rows(np.ascontiguousarray(entries.keys), np.empty(0, np.int64))
+    starts = np.linspace(0, n - _SLICE, _SLICES).astype(np.int64)
+    return entries.take(np.concatenate([perm[start : start + _SLICE] for start in starts]))
 
 
 def _visits(sample: Entries, queries: Entries, choice: Arrangement, programs: list[Programs]) -> int:
-    tree = Tree.build(sample, choice, keyed=len(sample.keys) > 0)
+    tree = Tree.build(sample, choice, keyed=True)
     return sum(tree.count(queries, group)[1] for group in programs)

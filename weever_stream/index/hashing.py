@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from weever_stream.index.arrays import Bytes, Ints
 
-__all__ = ["HASH_BITS", "hash_bytes", "hash_strings", "mix_keys", "prefix_strings", "prefix_wide"]
+__all__ = ["HASH_BITS", "hash_bytes", "hash_strings", "keyed", "mix_keys", "prefix_strings", "prefix_wide"]
 
 HASH_BITS = 64
 
@@ -144,15 +144,18 @@ def _spread(x):  # type: ignore[no-untyped-def]
     return x ^ (x >> np.uint64(33))
 
 
-@njit([types.int64[::1](_i8_2d)], cache=True, nogil=True)
-def _mix(codes):  # type: ignore[no-untyped-def]
-    n, width = codes.shape
-    out = np.empty(n, np.int64)
+@njit([types.int64[:, ::1](_i8_2d, _i8, _i8)], cache=True, nogil=True)
+def _keyed(codes, equals, stored):  # type: ignore[no-untyped-def]
+    n = codes.shape[0]
+    out = np.zeros((n, 1 + stored.shape[0]), np.int64)
     for i in range(n):
-        h = np.uint64(0)
-        for c in range(width):
-            h = _spread((h * _P5) ^ np.uint64(codes[i, c]))
-        out[i] = np.int64(h)
+        if equals.shape[0]:
+            h = np.uint64(0)
+            for c in equals:
+                h = _spread((h * _P5) ^ np.uint64(codes[i, c]))
+            out[i, 0] = np.int64(h)
+        for c in range(stored.shape[0]):
+            out[i, 1 + c] = codes[i, stored[c]]
     return out
 
 
@@ -190,6 +193,14 @@ def prefix_wide(words: Ints) -> Ints:
     return _magnitudes(words)
 
 
+def keyed(codes: Ints, equals: Ints, stored: Ints) -> Ints:
+    """Per row of a matrix of codes: the mixed key of the columns `equals` (0 without any), then the columns `stored`."""
+    matrix = _keyed(codes, equals, stored)
+    if HASH_BITS != 64:
+        matrix[:, 0] = _narrow(matrix[:, 0])
+    return matrix
+
+
 def mix_keys(codes: Ints) -> Ints:
-    """One key per row of an n x E matrix of equality codes."""
-    return _narrow(_mix(codes))
+    """The mixed key of every row of an n x E matrix of equality codes."""
+    return np.ascontiguousarray(keyed(codes, np.arange(codes.shape[1]), np.empty(0, np.int64))[:, 0])

@@ -21,7 +21,7 @@ from numba import njit, types
 
 __all__ = [
     "ARRANGED_AT", "CODES", "COLLIDES", "DIRECTORY_BITS", "EQUALS", "FANOUT", "GATES", "HEADER", "KEYED", "LEAD",
-    "LEAF", "LEVELS", "MAGIC", "NODES", "ROWS", "TAG", "VERSION", "ZORDER", "key_range", "merge", "pack", "sections",
+    "LEAF", "LEVELS", "MAGIC", "NODES", "ROWS", "TAG", "VERSION", "ZORDER", "key_range", "merge", "pack", "sections", "unpack",
 ]  # fmt: skip
 
 VERSION = 1
@@ -180,31 +180,46 @@ def _finish(buf):  # type: ignore[no-untyped-def]
             buf[directory + bucket] = n
 
 
-@njit(
-    [_new(_i8, _i8, _i8, _i8_2d, _i8_2d, _i8_2d, _i4, *[types.int64] * 6, _i8)],
-    cache=True,
-    nogil=True,
-)
-def pack(perm, keys, order, equals, codes, gates, rows, keyed, lead, tag, arranged_at, leaf, fanout, cuts):  # type: ignore[no-untyped-def]
-    """A tree of the rows in the order of `perm`. `order` is read only where the lead is ZORDER."""
-    n, C, W, E = perm.shape[0], codes.shape[1], gates.shape[1], equals.shape[1]
+@njit([_new(_i8, _i8, _i8_2d, _i4, *[types.int64] * 8, _i8)], cache=True, nogil=True)
+def pack(perm, order, entries, rows, keyed, E, C, lead, tag, arranged_at, leaf, fanout, cuts):  # type: ignore[no-untyped-def]
+    """A tree of entries (key, equality codes, codes, gates) in the order of `perm`. `order` is read for ZORDER only."""
+    n, W = perm.shape[0], entries.shape[1] - 1 - E - C
     buf = _blank(n, C, W, E, keyed, lead, tag, cuts, arranged_at, leaf, fanout)
     at_keys, at_rows, at_order, at_equals, at_codes, at_gates, _, _, _, _, _ = sections(buf)
     for i in range(n):
         p = perm[i]
         if keyed:
-            buf[at_keys + i] = keys[p]
+            buf[at_keys + i] = entries[p, 0]
         buf[at_rows + i] = rows[p]
         if lead == ZORDER:
             buf[at_order + i] = order[p]
         for e in range(E):
-            buf[at_equals + i * E + e] = equals[p, e]
+            buf[at_equals + i * E + e] = entries[p, 1 + e]
         for c in range(C):
-            buf[at_codes + i * C + c] = codes[p, c]
+            buf[at_codes + i * C + c] = entries[p, 1 + E + c]
         for w in range(W):
-            buf[at_gates + i * W + w] = gates[p, w]
+            buf[at_gates + i * W + w] = entries[p, 1 + E + C + w]
     _finish(buf)
     return buf
+
+
+@njit([types.Tuple((types.int64[:, ::1], types.int32[::1]))(_i8)], cache=True, nogil=True)
+def unpack(buf):  # type: ignore[no-untyped-def]
+    """The entries of a tree in its order, and their rows."""
+    at_keys, at_rows, _, at_equals, at_codes, at_gates, _, _, _, _, _ = sections(buf)
+    n, C, W, E = buf[ROWS], buf[CODES], buf[GATES], buf[EQUALS]
+    entries, rows = np.zeros((n, 1 + E + C + W), np.int64), np.empty(n, np.int32)
+    for i in range(n):
+        if buf[KEYED]:
+            entries[i, 0] = buf[at_keys + i]
+        rows[i] = buf[at_rows + i]
+        for e in range(E):
+            entries[i, 1 + e] = buf[at_equals + i * E + e]
+        for c in range(C):
+            entries[i, 1 + E + c] = buf[at_codes + i * C + c]
+        for w in range(W):
+            entries[i, 1 + E + C + w] = buf[at_gates + i * W + w]
+    return entries, rows
 
 
 @njit(inline="always")

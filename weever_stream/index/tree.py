@@ -45,6 +45,15 @@ class Programs:
     """P x 5: first predicate, last predicate, stored gate or -1, query gate or -1, how it pairs within one set."""
     predicates: Ints
     """K x 3: stored code column, op bits, query code column."""
+    packed: Ints = field(init=False, repr=False)
+    """Both in one array, heads first, as the kernels read them."""
+
+    def __post_init__(self) -> None:
+        packed = np.zeros((len(self.heads) + len(self.predicates), 5), np.int64)
+        packed[: len(self.heads)] = self.heads
+        packed[: len(self.heads), :2] += len(self.heads)
+        packed[len(self.heads) :, :3] = self.predicates
+        object.__setattr__(self, "packed", packed)
 
     def __len__(self) -> int:
         return len(self.heads)
@@ -52,21 +61,51 @@ class Programs:
 
 @dataclass(frozen=True)
 class Entries:
-    """Rows of one side: mixed keys (empty where the family has no equality), codes, gate bits, row positions."""
+    """Rows as one side of a family sees them, those that are stored and those that probe alike.
 
-    keys: Ints
-    equals: Ints
-    codes: Ints
-    gates: Ints
+    A row of `matrix` is the mixed key (0 where the family has no equality), `equals` equality codes, `codes` codes,
+    and the gate bits, if any gate of any row is shut.
+    """
+
+    matrix: Ints
     rows: Rows
+    """Their positions in the run or batch."""
+    equals: int
+    codes: int
+
+    @classmethod
+    def of(cls, keys: Ints, equals: Ints, codes: Ints, gates: Ints, rows: Rows) -> Entries:
+        """From separate arrays; no keys stand for a family without equality."""
+        column = keys.reshape(-1, 1) if len(keys) else np.zeros((len(rows), 1), np.int64)
+        matrix = np.ascontiguousarray(np.hstack([column, equals, codes, gates]))
+        return cls(matrix, rows, equals.shape[1], codes.shape[1])
 
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def keys(self) -> Ints:
+        """The key of each row."""
+        return self.matrix[:, 0]
+
+    @property
+    def values(self) -> Ints:
+        """The codes of each row."""
+        return self.matrix[:, 1 + self.equals : 1 + self.equals + self.codes]
+
+    @property
+    def gates(self) -> Ints:
+        """The gate bits of each row."""
+        return self.matrix[:, 1 + self.equals + self.codes :]
+
     def take(self, which: Ints) -> Entries:
         """Some of the entries."""
-        keys = self.keys[which] if len(self.keys) else self.keys
-        return Entries(keys, self.equals[which], self.codes[which], self.gates[which], self.rows[which])
+        return Entries(self.matrix[which], self.rows[which], self.equals, self.codes)
+
+    def at(self, rows: Rows) -> Entries:
+        """The same entries under other positions; those at -1 are left out."""
+        moved = Entries(self.matrix, rows, self.equals, self.codes)
+        return moved if (rows >= 0).all() else moved.take(np.flatnonzero(rows >= 0))
 
 
 @dataclass(frozen=True)
@@ -86,7 +125,7 @@ class Arrangement:
     def order(self, codes: Ints) -> Ints:
         """The sort value of each row within its key."""
         if self.lead == ZORDER:
-            return z_order(codes, self.cuts)
+            return z_order(np.ascontiguousarray(codes), self.cuts)
         return np.ascontiguousarray(codes[:, self.lead]) if self.lead >= 0 else _NO_ORDER
 
 
@@ -127,13 +166,14 @@ class Tree:
         fanout: int = FANOUT,
     ) -> Tree:  # fmt: skip
         """Sorts the entries by (key, arrangement) and packs them. A small tree may leave the cuts to a larger one."""
-        order = arrangement.order(entries.codes)
-        perm = sort_rows(entries.keys, order) if len(entries.keys) or len(order) else np.arange(len(entries))
+        order = arrangement.order(entries.values)
+        keys = np.ascontiguousarray(entries.keys) if keyed else _NO_ORDER
+        perm = sort_rows(keys, order) if len(keys) or len(order) else np.arange(len(entries))
         return cls(
             layout.pack(
-                perm, entries.keys, order, entries.equals, entries.codes, entries.gates, entries.rows,
-                int(keyed), arrangement.lead, arrangement.tag, arrangement.at,
-                leaf, fanout, arrangement.cuts if keep_cuts else _NO_CUTS,
+                perm, order, entries.matrix, entries.rows, int(keyed), entries.equals, entries.codes,
+                arrangement.lead, arrangement.tag, arrangement.at, leaf, fanout,
+                arrangement.cuts if keep_cuts else _NO_CUTS,
             )
         )  # fmt: skip
 
@@ -162,16 +202,9 @@ class Tree:
         return Arrangement(int(self.buffer[layout.LEAD]), cuts, int(self.buffer[layout.ARRANGED_AT]))
 
     def entries(self) -> Entries:
-        """Its rows in sorted order; views of the buffer but for the positions."""
-        buf, n = self.buffer, self.n
-        keys, rows, order, equals, codes, gates, bounds, *_ = layout.sections(buf)
-        return Entries(
-            buf[keys:rows],
-            buf[equals:codes].reshape(n, int(buf[layout.EQUALS])),
-            buf[codes:gates].reshape(n, int(buf[layout.CODES])),
-            buf[gates:bounds].reshape(n, int(buf[layout.GATES])),
-            buf[rows:order].astype(np.int32),
-        )
+        """Its rows in sorted order."""
+        matrix, rows = layout.unpack(self.buffer)
+        return Entries(matrix, rows, int(self.buffer[layout.EQUALS]), int(self.buffer[layout.CODES]))
 
     def probe(
         self, queries: Entries, programs: Programs, *, wanted: int = -1, within: bool = False, dead: Bytes = ALIVE,
@@ -185,8 +218,8 @@ class Tree:
         at = 0
         while at < len(queries):
             at, found, _, pairs = probe_tree(
-                self.buffer, dead, queries.keys, queries.equals, queries.codes, queries.gates, queries.rows,
-                programs.heads, programs.predicates, wanted, OTHERS if within else EVERY, at, limit, _NO_TALLY,
+                self.buffer, dead, queries.matrix, queries.rows, queries.codes, programs.packed, len(programs),
+                wanted, OTHERS if within else EVERY, at, limit, _NO_TALLY,
             )  # fmt: skip
             if found:
                 yield Pairs.of(pairs)
@@ -195,8 +228,8 @@ class Tree:
         """How many stored rows each query matches under any of the programs, without listing; and nodes visited."""
         tally = np.zeros(len(queries), np.int64)
         _, _, visits, _ = probe_tree(
-            self.buffer, ALIVE, queries.keys, queries.equals, queries.codes, queries.gates, queries.rows,
-            programs.heads, programs.predicates, -1, EVERY, 0, np.iinfo(np.int64).max, tally,
+            self.buffer, ALIVE, queries.matrix, queries.rows, queries.codes, programs.packed, len(programs),
+            -1, EVERY, 0, np.iinfo(np.int64).max, tally,
         )  # fmt: skip
         return tally, visits
 
@@ -210,12 +243,12 @@ class Tree:
         # Sorted by key, then by the arrangement.
         assert (mine.keys[1:] >= mine.keys[:-1]).all(), "keys rise"
         lead = int(buf[layout.LEAD])
-        order = buf[where[2] : where[3]] if lead == ZORDER else mine.codes[:, lead] if lead >= 0 else _NO_ORDER
+        order = buf[where[2] : where[3]] if lead == ZORDER else mine.values[:, lead] if lead >= 0 else _NO_ORDER
         if n > 1 and len(order):
-            tie = mine.keys[1:] == mine.keys[:-1] if len(mine.keys) else np.ones(n - 1, np.bool_)
+            tie = mine.keys[1:] == mine.keys[:-1]
             assert (order[1:] >= order[:-1])[tie].all(), "the order rises within a key"
         # Every node's bounds are the exact minimum and maximum of its rows.
-        nodes = buf[where[6] : where[7]].reshape(int(buf[layout.NODES]), mine.codes.shape[1], 2)
+        nodes = buf[where[6] : where[7]].reshape(int(buf[layout.NODES]), mine.codes, 2)
         gated = buf[where[7] : where[8]].reshape(int(buf[layout.NODES]), mine.gates.shape[1], 2)
         starts = buf[where[8] : where[9]]
         span = int(buf[layout.LEAF])
@@ -223,8 +256,8 @@ class Tree:
             for block in range(int(starts[level + 1] - starts[level])):
                 rows = slice(block * span, min(n, (block + 1) * span))
                 node = nodes[starts[level] + block]
-                assert (node[:, 0] == mine.codes[rows].min(0)).all(), "minimum of a node"
-                assert (node[:, 1] == mine.codes[rows].max(0)).all(), "maximum of a node"
+                assert (node[:, 0] == mine.values[rows].min(0)).all(), "minimum of a node"
+                assert (node[:, 1] == mine.values[rows].max(0)).all(), "maximum of a node"
                 gate = gated[starts[level] + block]
                 assert (gate[:, 0] == np.bitwise_and.reduce(mine.gates[rows])).all(), "gates of all rows of a node"
                 assert (gate[:, 1] == np.bitwise_or.reduce(mine.gates[rows])).all(), "gates of any row of a node"
