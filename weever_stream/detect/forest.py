@@ -7,6 +7,7 @@ one living row in the whole forest.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedKeyList
@@ -72,10 +73,12 @@ class Forest:
         """Makes a run of the tail."""
         tail = self.tail
         if len(tail):
-            rows, serial = tail.rows(), tail.serial
-            run = Run(serial, rows.table, rows.order, self.shape.trees(rows, self.largest), tail.dead.cut(tail.n))
+            rows = tail.rows()
+            if len(tail.dead):
+                rows = rows.keep(tail.dead.mask[: tail.n] == 0)
             self.tail = Tail(self.serial(), self.shape.plan, self.schema)
-            self.plant(run)
+            if len(rows):
+                self.plant(Run(self.serial(), rows.table, rows.order, self.shape.trees(rows, self.largest)))
 
     def plant(self, run: Run) -> None:
         """Adds a run and merges until sizes grow geometrically again."""
@@ -102,7 +105,7 @@ class Forest:
     def _check(self) -> None:
         """Asserts every invariant of the forest and its parts."""
         sizes = [len(run) for run in self.runs]
-        assert all(b >= _RATIO * a for a, b in zip(sizes, sizes[1:], strict=False)), "sizes grow geometrically"
+        assert all(larger >= _RATIO * smaller for smaller, larger in pairwise(sizes)), "sizes grow geometrically"
         serials = [part.serial for part in self]
         assert len(set(serials)) == len(serials), "serial numbers differ"
         for run in self.runs:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from weever_stream.detect.filters import compare_values
-from weever_stream.index.codes import flatten
+from weever_stream.rules.model import Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,9 +30,8 @@ __all__ = ["Found", "RowSet", "cancel", "resolve"]
 class RowSet(Protocol):
     """Rows that pairs point into: a run, the tail, or the rows of a batch."""
 
-    @property
-    def table(self) -> pa.RecordBatch:
-        """Their values."""
+    def take(self, rows: Rows, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The values of some of them."""
         ...
 
     @property
@@ -41,7 +40,7 @@ class RowSet(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class Found:
     """Pairs of one rule, (left row, right row); a rule on one row has no right rows."""
 
@@ -85,25 +84,20 @@ def resolve(
         left_rows, right_rows = (mine, theirs) if target.query_is_left else (theirs, mine)
         found = Found(target.rule, sign, left, left_rows, right, right_rows)
         if target.verify:
-            found = found.take(confirmed(target, left.table, left_rows, right.table, right_rows))
+            found = found.take(confirmed(target, left, left_rows, right, right_rows))
         if len(found):
             yield found
 
 
-def confirmed(target: Target, left: pa.RecordBatch, left_rows: Rows, right: pa.RecordBatch, right_rows: Rows) -> Mask:
+def confirmed(target: Target, left: RowSet, left_rows: Rows, right: RowSet, right_rows: Rows) -> Mask:
     """Which candidate pairs satisfy the predicates that codes could not decide."""
     kept = np.ones(len(left_rows), np.bool_)
     for predicate in target.verify:
-        one = flatten(left.column(predicate.left.name)).take(_indices(left_rows))
-        other = flatten(right.column(predicate.right.name)).take(_indices(right_rows))  # type: ignore[union-attr]
+        assert isinstance(predicate.right, Column)
+        one = left.take(left_rows, [predicate.left.name]).column(0)
+        other = right.take(right_rows, [predicate.right.name]).column(0)
         kept &= compare_values(one, predicate.op, other, predicate.domain)
     return kept
-
-
-def _indices(rows: Rows) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.array(rows)
 
 
 def cancel(removed: Sequence[Found], added: Sequence[Found], symmetric: Sequence[bool]) -> Iterator[Found]:

@@ -2,7 +2,8 @@
 
 A key of one column is its plain text, a composite key the JSON array of its values. A violation's id is the leading
 128 bits, in hex, of the SHA-256 of the JSON array [rule, left key, right key], so anybody can compute it again, in
-Spark SQL too: `left(sha2(to_json(array(rule, left_key, right_key)), 256), 32)`. The right key is null for a rule on one row.
+Spark SQL too: `left(sha2(to_json(array(rule, left_key, right_key)), 256), 32)`. A rule on one row has null for the
+right key.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from hashlib import sha256
 from math import isfinite
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from weever_stream.index.codes import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
-
-__all__ = ["json_value", "key_texts", "plain", "values_texts", "violation_id"]
+__all__ = ["json_value", "key_texts", "plain", "python_values", "values_texts", "violation_id"]
 
 
 def violation_id(rule: str, left_key: str, right_key: str | None) -> str:
@@ -42,7 +43,7 @@ def json_value(value: object) -> object:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
-        return value if isfinite(value) else plain(value)
+        return value + 0.0 if isfinite(value) else plain(value)
     return plain(value)
 
 
@@ -53,6 +54,7 @@ def plain(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
+        value += 0.0  # -0.0 and 0.0 are one value, so they have one text
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), repr(value))
     if isinstance(value, Decimal):
         return format(value, "f")
@@ -63,7 +65,9 @@ def plain(value: object) -> str:
     if isinstance(value, (date, time)):
         return value.isoformat()
     if isinstance(value, timedelta):
-        return f"{value.total_seconds()}s"
+        micros = value // timedelta(microseconds=1)
+        sign, whole, part = "-" if micros < 0 else "", *divmod(abs(micros), 10**6)
+        return f"{sign}{whole}.{part:06d}s" if part else f"{sign}{whole}s"
     return str(value)
 
 
@@ -85,13 +89,16 @@ def values_texts(table: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> li
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[object]:
-    """Python values of a column; nanoseconds, which Python's own times lack, as ISO text."""
+    """Python values of a column; what Python's own times cannot hold (nanoseconds, the year 10000) as ISO text."""
     array = flatten(column)
     kind = array.type
-    if getattr(kind, "unit", None) == "ns":
-        text = array.cast("string").to_pylist()
-        return [
-            None if t is None else t.rstrip("Z").replace(" ", "T") + ("Z" if getattr(kind, "tz", None) else "")
-            for t in text
-        ]
-    return list(array.to_pylist())
+    zoned = getattr(kind, "tz", None) is not None
+    if zoned and kind.tz != "UTC":
+        array = array.cast(pa.timestamp(kind.unit, "UTC"))
+    if getattr(kind, "unit", None) != "ns":
+        try:
+            return list(array.to_pylist())
+        except (OverflowError, ValueError):
+            pass
+    texts = array.cast(pa.string()).to_pylist()
+    return [None if text is None else text.rstrip("Z").replace(" ", "T") + ("Z" if zoned else "") for text in texts]

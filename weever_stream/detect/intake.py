@@ -1,6 +1,6 @@
 """Rows from outside, in whatever form they come, as Arrow batches of the columns that the engine needs.
 
-Takes dicts, Arrow tables and batches, and any frame that speaks the Arrow C stream interface (pandas, Polars, DuckDB …).
+Takes dicts, Arrow tables and batches, and any frame that speaks the Arrow C stream interface (pandas, Polars …).
 Types are those of the schema: a value that does not fit is refused with its column and row, never bent. Without a
 schema the first rows give it.
 """
@@ -8,6 +8,7 @@ schema the first rows give it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -18,10 +19,11 @@ from weever_stream.errors import DataError, did_you_mean
 from weever_stream.index.codes import flatten
 from weever_stream.rules.types import ColumnType, type_of_arrow, type_of_name
 
-__all__ = ["ROW_NUMBER", "arrow_schema", "infer_schema", "to_batch", "to_table"]
+__all__ = ["ROW_NUMBER", "Intake", "arrow_schema", "infer_schema", "refuse_null_keys", "to_table"]
 
 _UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError, TypeError, ValueError)
 """What Arrow raises for a value that is not of the type."""
+
 ROW_NUMBER = "_row"
 """The key column of a table that has none."""
 
@@ -35,27 +37,30 @@ def to_table(data: Any) -> pa.Table | list[Mapping[str, Any]]:
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if hasattr(data, "__arrow_c_stream__"):
-        return pa.table(data)
+        try:
+            return pa.table(data)
+        except (pa.ArrowInvalid, TypeError):
+            raise DataError(f"{type(data).__name__} is not a table", hint=_FORMS) from None
     if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
         rows = list(data)
         if all(isinstance(row, Mapping) for row in rows):
             return rows
-    raise DataError(
-        f"cannot read rows from {type(data).__name__}",
-        hint="give a dict, a list of dicts, an Arrow table, or a pandas or Polars frame",
-    )
+    raise DataError(f"cannot read rows from {type(data).__name__}", hint=_FORMS)
+
+
+_FORMS = "give a dict, a list of dicts, an Arrow table, or a pandas or Polars frame"
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
     """An Arrow schema of what the user gave: one already, or column names with types (Spark's or Arrow's names)."""
     if isinstance(schema, pa.Schema):
-        return schema
+        return storable(schema)
     fields = []
     for name, given in dict(schema).items():
         if isinstance(given, str):
             given = type_of_name(given)
         fields.append((name, given.to_arrow() if isinstance(given, ColumnType) else given))
-    return pa.schema(fields)
+    return storable(pa.schema(fields))
 
 
 def infer_schema(data: pa.Table | list[Mapping[str, Any]], columns: Sequence[str]) -> pa.Schema:
@@ -71,8 +76,19 @@ def infer_schema(data: pa.Table | list[Mapping[str, Any]], columns: Sequence[str
             raise DataError(
                 f"the type of column {name} is not known: its first values are all null", hint="give a schema"
             )
-        fields.append((name, kind.value_type if pa.types.is_dictionary(kind) else kind))
-    return pa.schema(fields)
+        fields.append((name, kind))
+    return storable(pa.schema(fields))
+
+
+def storable(schema: pa.Schema) -> pa.Schema:
+    """The schema in types that Arrow can filter, join and take from: no dictionaries, no views."""
+    return pa.schema([(field.name, _storable(field.type)) for field in schema])
+
+
+def _storable(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _storable(kind.value_type)
+    return pa.string() if str(kind) == "string_view" else kind
 
 
 def _kind_of(values: list[Any], name: str) -> pa.DataType:
@@ -87,28 +103,55 @@ def _kind_of(values: list[Any], name: str) -> pa.DataType:
     return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
 
 
-def to_batch(data: pa.Table | list[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """The schema's columns of the data, in the schema's types."""
-    if isinstance(data, pa.Table):
-        names = data.schema.names
-        arrays = [_cast(data, names, field) for field in schema]
-    elif len(data) <= _FEW and all(row.keys() >= set(schema.names) for row in data) and (few := _few(data, schema)):
-        return few
-    else:
-        arrays = [_array([_value(row, field.name, at) for at, row in enumerate(data)], field) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+class Intake:
+    """Turns rows into batches of one schema."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._names = frozenset(schema.names)
+        self._fields = list(schema)
+        self._struct = pa.struct(schema)
+        self._exacting = any(pa.types.is_temporal(kind) or pa.types.is_string(kind) for kind in schema.types)
+
+    def batch(self, data: pa.Table | list[Mapping[str, Any]]) -> pa.RecordBatch:
+        """The schema's columns of the data, in the schema's types."""
+        if isinstance(data, pa.Table):
+            names = data.schema.names
+            arrays = [_cast(data, names, field) for field in self._fields]
+        elif len(data) <= _FEW and (few := self._few(data)):
+            return few
+        else:
+            arrays = [
+                _array([_value(row, field.name, at) for at, row in enumerate(data)], field) for field in self._fields
+            ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _few(self, rows: list[Mapping[str, Any]]) -> pa.RecordBatch | None:
+        """All columns of a few rows in one step, or None where something does not fit and must be looked at closely.
+
+        Starting Arrow's converter for each column costs more than the values of a few rows do.
+        """
+        for row in rows:
+            if not self._names <= row.keys():
+                return None
+            if self._exacting and not all(_unbent(row[field.name], field.type) for field in self._fields):
+                return None
+        try:
+            return pa.RecordBatch.from_struct_array(pa.array(rows, self._struct, size=len(rows)))
+        except _UNFIT:
+            return None
 
 
 _FEW = 32
-"""Rows that are converted in one step: starting Arrow's converter for each column costs more than the values."""
 
 
-def _few(rows: list[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch | None:
-    """All columns of a few rows at once, or None where something does not fit and must be looked at closely."""
-    try:
-        return pa.RecordBatch.from_struct_array(pa.array(rows, pa.struct(schema), size=len(rows)))
-    except _UNFIT:
-        return None
+def _unbent(value: Any, kind: pa.DataType) -> bool:
+    """Whether Arrow would keep the value's meaning: it takes bytes for text, and mixes times with and without zone."""
+    if isinstance(value, datetime):
+        if pa.types.is_timestamp(kind):
+            return (value.tzinfo is not None) == (kind.tz is not None)
+        return not pa.types.is_date(kind)
+    return not isinstance(value, (bytes, bytearray))
 
 
 def _cast(data: pa.Table, names: list[str], field: pa.Field) -> pa.Array:
@@ -136,7 +179,9 @@ _CAST_HINT = "give a schema that holds all values, or cast the column"
 
 def _array(values: list[Any], field: pa.Field) -> pa.Array:
     try:
-        return pa.array(values, field.type)
+        if all(_unbent(value, field.type) for value in values):
+            return pa.array(values, field.type)
+        raise ValueError(field.name)
     except _UNFIT:
         at = next(row for row, value in enumerate(values) if not _fits(value, field.type))
         raise DataError(
@@ -151,7 +196,7 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
         pa.array([value], kind)
     except _UNFIT:
         return False
-    return True
+    return _unbent(value, kind)
 
 
 def _value(row: Mapping[str, Any], name: str, at: int) -> Any:

@@ -157,9 +157,10 @@ class _Planner:
             else:
                 equalities = sorted((self.code(p, p.left), self.code(p, p.right)) for p in bound.pairs if p.op is Op.EQ)
                 self.families.setdefault(tuple(equalities), []).append(number)
-        families, probes = [], []
-        for equalities, members in self.families.items():
-            family = self.family(len(families), equalities, members)
+        families: list[Family] = []
+        probes: list[Probe] = []
+        for shared, members in self.families.items():
+            family = self.family(len(families), shared, members)
             families.append(family)
             probes += self.probes(family)
         by_key = self.by_key(key) if key else None
@@ -268,7 +269,8 @@ def _packed(
     programs: Sequence[tuple[Target, list[tuple[int, int, int]], tuple[int, int, int]]],
     within: range,
 ) -> Probe:
-    heads, predicates = [], []
+    heads: list[tuple[int, ...]] = []
+    predicates: list[tuple[int, int, int]] = []
     for _, mine, (stored_gate, query_gate, meets) in programs:
         heads.append((len(predicates), len(predicates) + len(mine), stored_gate, query_gate, meets))
         predicates += mine

@@ -18,6 +18,8 @@ from weever_stream.index.codes import encode
 from weever_stream.index.tree import Entries
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weever_stream.detect.plan import Gate, Plan, Side
     from weever_stream.index.arrays import Ints, Mask
     from weever_stream.index.arrays import Rows as Positions
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Encoder", "Rows", "stored_equals"]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class Rows:
     """Values, sequence and index entries of some rows, aligned by position."""
 
@@ -39,7 +41,16 @@ class Rows:
     def __len__(self) -> int:
         return len(self.order)
 
-    def take(self, kept: Mask) -> Rows:
+    @property
+    def gids(self) -> Ints:
+        """Rows that are not held yet have no numbers but their positions."""
+        return np.arange(len(self), dtype=np.int64)
+
+    def take(self, rows: Positions, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The values of some rows."""
+        return (self.table if columns is None else self.table.select(columns)).take(pa.array(rows))
+
+    def keep(self, kept: Mask) -> Rows:
         """Some of the rows, renumbered."""
         place = np.where(kept, np.cumsum(kept, dtype=np.int32) - np.int32(1), np.int32(-1))
         return Rows(
@@ -58,7 +69,10 @@ class Encoder:
         self._one_row = [gate for _, gate in plan.one_row]
         places = {name: at for at, name in enumerate(plan.columns)}
         self._codes = [(code.column, places[code.column], code.coding) for code in plan.codes]
-        self._equals = [np.array(side.equals, np.int64) for side in plan.sides]
+        self._sides = [
+            (side, _places(side.equals), _places((*side.equals[: stored_equals(side)], *side.codes)))
+            for side in plan.sides
+        ]
 
     def rows(self, table: pa.RecordBatch, order: Ints, *, drops: bool = True) -> Rows:
         """Encodes a batch. Drops (even order; `drops` tells whether there may be any) are on the key side only."""
@@ -76,8 +90,8 @@ class Encoder:
             puts = None
         positions = np.arange(n, dtype=np.int32)
         sides = tuple(
-            self._entries(side, equals, table, matrix, positions, valid, known, puts)
-            for side, equals in zip(self._plan.sides, self._equals, strict=True)
+            self._entries(side, hashing.keyed(matrix, equals, stored), table, positions, valid, known, puts)
+            for side, equals, stored in self._sides
         )
         return Rows(table, order, sides, tuple(self._violating(gate, table, valid, puts) for gate in self._one_row))
 
@@ -88,19 +102,16 @@ class Encoder:
     def _entries(
         self,
         side: Side,
-        equals: Ints,
-        table: pa.RecordBatch,
         matrix: Ints,
+        table: pa.RecordBatch,
         positions: Positions,
         valid: dict[str, Mask],
         known: dict[int, Mask],
         puts: Mask | None,
     ) -> Entries:
-        beside = stored_equals(side)
-        mine = hashing.keyed(matrix, equals, np.array((*side.equals[:beside], *side.codes), np.int64))
         if valid or not side.always_open:
-            mine = np.ascontiguousarray(np.hstack([mine, self._gates(side, table, valid)]))
-        entries = Entries(mine, positions, beside, len(side.codes))
+            matrix = np.ascontiguousarray(np.hstack([matrix, self._gates(side, table, valid)]))
+        entries = Entries(matrix, positions, stored_equals(side), len(side.codes))
         kept = None if side.role == "key" else puts
         for number in side.equals if known else ():
             if number in known:
@@ -127,7 +138,10 @@ class Encoder:
         return opens
 
 
+def _places(codes: Sequence[int]) -> Ints:
+    return np.array(codes, np.int64)
+
+
 def stored_equals(side: Side) -> int:
     """How many equality codes lie beside the key: none for one column, whose mixed key proves equality alone."""
     return 0 if len(side.equals) < 2 and hashing.HASH_BITS == 64 else len(side.equals)
-

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from weever_stream.index.arrays import Rows as Positions
     from weever_stream.index.tree import Pairs, Programs
 
-__all__ = ["Run", "Shape", "joined", "probe_side"]
+__all__ = ["Run", "Shape", "joined", "probe_side", "take_rows"]
 
 
 class Shape:
@@ -92,6 +92,10 @@ class Run:
     def __len__(self) -> int:
         return len(self.order)
 
+    def take(self, rows: Positions, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The values of some rows."""
+        return take_rows(self.table, rows, columns)
+
     @property
     def gids(self) -> Ints:
         """A number for each row that no other row of the shard has."""
@@ -153,6 +157,11 @@ def _living(run: Run) -> pa.RecordBatch:
     return run.table if not len(run.dead) else run.table.filter(pa.array(run.dead.mask == 0))
 
 
+def take_rows(table: pa.RecordBatch, rows: Positions, columns: Sequence[str] | None) -> pa.RecordBatch:
+    """Some rows of a batch, all columns or some."""
+    return (table if columns is None else table.select(columns)).take(pa.array(rows))
+
+
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """One batch of several that share a schema."""
     schema = batches[0].schema
@@ -189,7 +198,8 @@ def _living_entries(tree: Tree, kept: Positions) -> Entries:
 def _together(one: Entries, other: Entries) -> Entries:
     """All entries of two; gates that only one of them stores are open in the other."""
     width = max(one.matrix.shape[1], other.matrix.shape[1])
+    room = [((0, 0), (0, width - entries.matrix.shape[1])) for entries in (one, other)]
     padded = [
-        np.pad(matrix, ((0, 0), (0, width - matrix.shape[1])), constant_values=-1) for matrix in (one.matrix, other.matrix)
+        np.pad(entries.matrix, more, constant_values=-1) for entries, more in zip((one, other), room, strict=True)
     ]
     return Entries(np.concatenate(padded), np.concatenate([one.rows, other.rows]), one.equals, one.codes)

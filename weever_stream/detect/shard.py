@@ -11,7 +11,7 @@ its life. Never the number of rows held.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,15 +20,14 @@ import pyarrow as pa
 from weever_stream.detect.forest import Forest
 from weever_stream.detect.found import Found, cancel, confirmed, resolve
 from weever_stream.detect.rows import Encoder, Rows
-from weever_stream.detect.run import Run, Shape, joined, probe_side
+from weever_stream.detect.run import Run, Shape, joined, probe_side, take_rows
 from weever_stream.detect.tail import Tail, scan
 from weever_stream.index.sorting import sort_rows
 from weever_stream.index.tree import FANOUT, LEAF, Arrangement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from weever_stream.detect.found import RowSet
     from weever_stream.detect.plan import Plan
     from weever_stream.index.arrays import Ints, Mask
     from weever_stream.index.arrays import Rows as Positions
@@ -51,7 +50,7 @@ class Tally:
     """Drops of a key that was not held."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class _Set:
     """Rows of a batch, or those that it ends, as pairs point into them."""
 
@@ -59,6 +58,10 @@ class _Set:
     gids: Ints
     replacing: Mask | None = None
     """Rows whose key is held before and after the batch, if there are any."""
+
+    def take(self, rows: Positions, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The values of some rows."""
+        return take_rows(self.table, rows, columns)
 
 
 @dataclass(frozen=True)
@@ -97,20 +100,23 @@ class Shard:
 
         `drops`: whether there may be any among them.
         """
-        rows = self._encoder.rows(table, order, drops=drops)
-        keys = self._keys(rows)
-        latest = self._latest(rows, keys[0])
-        if latest is not rows:
-            rows, keys = latest, self._keys(latest)
-        held = self._held(rows, keys[0])
-        all_fresh = True
-        if held.parts or drops:
-            rows, held, all_fresh = self._fresh(rows, held)
-        for part, dying, _ in held:
-            part.dead.add(dying)
+        before, held = replace(self.tally), _Held()
         try:
+            rows = self._encoder.rows(table, order, drops=drops)
+            keys = self._keys(rows)
+            latest = self._latest(rows, keys[0])
+            if latest is not rows:
+                rows, keys = latest, self._keys(latest)
+            found = self._held(rows, keys[0])
+            all_fresh = True
+            if found.parts or drops:
+                rows, found, all_fresh = self._fresh(rows, found)
+            held = found
+            for part, dying, _ in held:
+                part.dead.add(dying)
             yield from self._difference(rows, held, keys[1] if all_fresh else None, drops=drops)
         except BaseException:
+            self.tally = before
             for part, dying, _ in held:
                 part.dead.discard(dying)
             raise
@@ -175,7 +181,7 @@ class Shard:
             puts = (rows.order & 1).astype(np.bool_)
             self.tally.drops += int(len(rows) - puts.sum())
             if not puts.all() and not self.remember_drops:
-                rows = rows.take(puts)
+                rows = rows.keep(puts)
                 trees = None if trees is None else self.forest.shape.trees(rows, self.forest.largest)
             self.tally.puts += int(puts.sum())
         else:
@@ -198,7 +204,7 @@ class Shard:
                 latest[key] = row
         kept[list(latest.values())] = True
         self.tally.stale += int(len(rows) - kept.sum())
-        return rows if kept.all() else rows.take(kept)
+        return rows if kept.all() else rows.keep(kept)
 
     def _identities(self, rows: Rows, which: Mask) -> Iterator[tuple[object, ...]]:
         """Keys that are equal if and only if the rows' keys are: codes where they are exact, values elsewhere."""
@@ -214,7 +220,7 @@ class Shard:
             for pairs in part.probe(self.by_key, queries):
                 changes, stored = queries.rows[pairs.query], pairs.row
                 if target.verify:
-                    same = confirmed(target, rows.table, changes, part.table, stored)
+                    same = confirmed(target, rows, changes, part, stored)
                     changes, stored = changes[same], stored[same]
                 if len(stored):
                     held.parts.append(part)
@@ -246,7 +252,7 @@ class Shard:
             [stored[new] for stored, new in zip(held.rows, newer, strict=True)],
             [place[changes[new]] for changes, new in zip(held.changes, newer, strict=True)],
         )
-        return rows.take(kept), left, False
+        return rows.keep(kept), left, False
 
     def _sets(self, rows: Rows, held: _Held, serial: int) -> tuple[Rows, _Set, _Set]:
         """The rows that the batch ends, and both sets of rows under numbers that a key keeps through the batch."""
@@ -262,7 +268,7 @@ class Shard:
             old = (part.serial << 32) + stored.astype(np.int64)
             numbers[changes] = old
             replacing[changes] = puts[changes]
-            tables.append(part.table.take(pa.array(stored)))
+            tables.append(part.take(stored))
             orders.append(part.order[stored])
             gids.append(old)
             replaced.append(puts[changes])

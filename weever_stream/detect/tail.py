@@ -6,21 +6,24 @@ them all, which for up to `CAPACITY` rows is about as cheap as walking a tree. A
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from weever_stream.detect.rows import Rows, stored_equals
+from weever_stream.detect.run import joined, take_rows
 from weever_stream.index.probing import EVERY, OTHERS, scan_rows
 from weever_stream.index.tree import ALIVE, PAIRS_AT_ONCE, Entries, Pairs
 from weever_stream.index.tuples import TupleSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from weever_stream.detect.plan import Plan, Probe, Side
     from weever_stream.index.arrays import Bytes, Ints
+    from weever_stream.index.arrays import Rows as Positions
 
 __all__ = ["CAPACITY", "SMALL", "Tail", "scan"]
 
@@ -84,6 +87,7 @@ class Tail:
         self.dead = TupleSet(_ROOM)
         self._schema = schema
         self._batches: list[pa.RecordBatch] = []
+        self._starts: list[int] = []
         self._sides = [_Growing(side) for side in plan.sides]
 
     def __len__(self) -> int:
@@ -98,15 +102,27 @@ class Tail:
     def table(self) -> pa.RecordBatch:
         """The values of all rows. Joined when asked for: the stream of single changes never asks."""
         if len(self._batches) != 1:
-            joined = pa.Table.from_batches(self._batches, self._schema).combine_chunks()
-            self._batches = joined.to_batches() or [pa.RecordBatch.from_pylist([], self._schema)]
+            whole = pa.Table.from_batches(self._batches, self._schema).combine_chunks()
+            self._batches, self._starts = whole.to_batches() or [pa.RecordBatch.from_pylist([], self._schema)], [0]
         return self._batches[0]
+
+    def take(self, rows: Positions, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The values of some rows. A few are picked out of the batches they came in."""
+        if len(rows) > _FEW or len(self._batches) == 1:
+            return take_rows(self.table, rows, columns)
+        picked = []
+        for row in rows.tolist():
+            batch = bisect_right(self._starts, row) - 1
+            picked.append(self._batches[batch].slice(row - self._starts[batch], 1))
+        one = joined(picked)
+        return one if columns is None else one.select(columns)
 
     def append(self, rows: Rows) -> None:
         """Takes rows in, behind those it has."""
         end = self.n + len(rows)
         self.order[self.n : end] = rows.order
         self._batches.append(rows.table)
+        self._starts.append(self.n)
         for side, entries in zip(self._sides, rows.sides, strict=True):
             side.append(entries, self.n)
         self.n = end
@@ -134,3 +150,4 @@ class Tail:
 
 
 _ROOM = CAPACITY + SMALL
+_FEW = 8

@@ -98,10 +98,10 @@ class Violations(Sequence[Violation]):
             columns = [*self._plan.key, *(name for name in rule.columns if name not in self._plan.key)]
             for at in range(0, len(piece), _ROWS_AT_ONCE):
                 some = slice(at, at + _ROWS_AT_ONCE)
-                left = piece.left.table.select(columns).take(pa.array(piece.left_rows[some]))
+                left = piece.left.take(piece.left_rows[some], columns)
                 right = None
                 if piece.right is not None and piece.right_rows is not None:
-                    right = piece.right.table.select(columns).take(pa.array(piece.right_rows[some]))
+                    right = piece.right.take(piece.right_rows[some], columns)
                     if rule.symmetric:
                         left, right = smaller_left(left, right, self._plan.key)
                 yield piece.rule, _CHANGES[piece.sign], left, right
@@ -155,7 +155,7 @@ def smaller_left(
     n = left.num_rows
     both = pa.Table.from_batches([left, right]).combine_chunks()
     here, there = np.arange(n), np.arange(n, 2 * n)
-    return tuple(  # type: ignore[return-value]
+    return tuple(
         both.take(pa.array(which)).combine_chunks().to_batches()[0]
         for which in (np.where(swap, there, here), np.where(swap, here, there))
     )

@@ -38,12 +38,12 @@ _i8_2d = types.Array(types.int64, 2, "C", readonly=True)
 
 
 @njit(inline="always")
-def _rotate(x, by):  # type: ignore[no-untyped-def]
+def _rotate(x, by):
     return (x << np.uint64(by)) | (x >> np.uint64(64 - by))
 
 
 @njit(inline="always")
-def _word(data, at, size):  # type: ignore[no-untyped-def]
+def _word(data, at, size):
     """`size` bytes as a little-endian number."""
     word = np.uint64(0)
     for i in range(size):
@@ -52,12 +52,12 @@ def _word(data, at, size):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _round(acc, lane):  # type: ignore[no-untyped-def]
+def _round(acc, lane):
     return _rotate(acc + lane * _P2, 31) * _P1
 
 
 @njit(inline="always")
-def _xxh64(data, start, stop):  # type: ignore[no-untyped-def]
+def _xxh64(data, start, stop):
     at = start
     if stop - start >= 32:
         a, b, c, d = _SEED + _P1 + _P2, _SEED + _P2, _SEED, _SEED - _P1
@@ -88,7 +88,7 @@ def _xxh64(data, start, stop):  # type: ignore[no-untyped-def]
 
 
 @njit([types.int64[::1](_i8, _u1)], cache=True, nogil=True)
-def _hash_slices(offsets, data):  # type: ignore[no-untyped-def]
+def _hash_slices(offsets, data):
     out = np.empty(offsets.shape[0] - 1, np.int64)
     for i in range(out.shape[0]):
         out[i] = np.int64(_xxh64(data, offsets[i], offsets[i + 1]))
@@ -96,7 +96,7 @@ def _hash_slices(offsets, data):  # type: ignore[no-untyped-def]
 
 
 @njit([types.int64[::1](_i8, _u1)], cache=True, nogil=True)
-def _prefix_slices(offsets, data):  # type: ignore[no-untyped-def]
+def _prefix_slices(offsets, data):
     out = np.empty(offsets.shape[0] - 1, np.int64)
     for i in range(out.shape[0]):
         word = np.uint64(0)
@@ -110,7 +110,7 @@ def _prefix_slices(offsets, data):  # type: ignore[no-untyped-def]
 
 
 @njit([types.int64[::1](_i8_2d)], cache=True, nogil=True)
-def _magnitudes(words):  # type: ignore[no-untyped-def]
+def _magnitudes(words):
     """256-bit integers (little-endian words) cut to sign, bit length and 54 leading bits: a truncating float."""
     out = np.empty(words.shape[0], np.int64)
     one = np.uint64(1)
@@ -137,7 +137,7 @@ def _magnitudes(words):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _spread(x):  # type: ignore[no-untyped-def]
+def _spread(x):
     """Murmur3's finaliser: a bijection of 64 bits that spreads them evenly."""
     x = (x ^ (x >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     x = (x ^ (x >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
@@ -145,7 +145,7 @@ def _spread(x):  # type: ignore[no-untyped-def]
 
 
 @njit([types.int64[:, ::1](_i8_2d, _i8, _i8)], cache=True, nogil=True)
-def _keyed(codes, equals, stored):  # type: ignore[no-untyped-def]
+def _keyed(codes, equals, stored):
     n = codes.shape[0]
     out = np.zeros((n, 1 + stored.shape[0]), np.int64)
     for i in range(n):
@@ -180,22 +180,25 @@ def hash_strings(strings: pa.Array) -> Ints:
 def hash_bytes(values: Bytes, width: int) -> Ints:
     """XXH64 of every `width` bytes of a flat array."""
     offsets = np.arange(0, len(values) + 1, width, dtype=np.int64)
-    return _narrow(_hash_slices(offsets, values))
+    hashes: Ints = _hash_slices(offsets, values)
+    return _narrow(hashes)
 
 
 def prefix_strings(strings: pa.Array) -> Ints:
     """The first 8 bytes of every string as a number that keeps their order; shorter strings come before longer ones."""
-    return _prefix_slices(*_slices(strings)) if len(strings) else np.empty(0, np.int64)
+    codes: Ints = _prefix_slices(*_slices(strings)) if len(strings) else np.empty(0, np.int64)
+    return codes
 
 
 def prefix_wide(words: Ints) -> Ints:
     """A monotone code of 256-bit integers, given as n x 4 little-endian words."""
-    return _magnitudes(words)
+    codes: Ints = _magnitudes(words)
+    return codes
 
 
 def keyed(codes: Ints, equals: Ints, stored: Ints) -> Ints:
-    """Per row of a matrix of codes: the mixed key of the columns `equals` (0 without any), then the columns `stored`."""
-    matrix = _keyed(codes, equals, stored)
+    """Per row of codes: the mixed key of the columns `equals` (0 without any), then the columns `stored`."""
+    matrix: Ints = _keyed(codes, equals, stored)
     if HASH_BITS != 64:
         matrix[:, 0] = _narrow(matrix[:, 0])
     return matrix

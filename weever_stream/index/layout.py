@@ -20,8 +20,9 @@ import numpy as np
 from numba import njit, types
 
 __all__ = [
-    "ARRANGED_AT", "CODES", "COLLIDES", "DIRECTORY_BITS", "EQUALS", "FANOUT", "GATES", "HEADER", "KEYED", "LEAD",
-    "LEAF", "LEVELS", "MAGIC", "NODES", "ROWS", "TAG", "VERSION", "ZORDER", "key_range", "merge", "pack", "sections", "unpack",
+    "ARRANGED_AT", "CODES", "COLLIDES", "CUTS", "DIRECTORY_BITS", "EQUALS", "FANOUT", "GATES", "HEADER", "KEYED",
+    "LEAD", "LEAF", "LEVELS", "MAGIC", "NODES", "ROWS", "TAG", "VERSION", "ZORDER", "key_range", "merge", "pack",
+    "sections", "unpack",
 ]  # fmt: skip
 
 VERSION = 1
@@ -41,7 +42,7 @@ _new = types.int64[::1]
 
 
 @njit([types.UniTuple(types.int64, 11)(_i8)], inline="always", cache=True)
-def sections(buf):  # type: ignore[no-untyped-def]
+def sections(buf):
     """Where each section starts, and the end of the last."""
     n, nodes = buf[ROWS], buf[NODES]
     keys = HEADER
@@ -59,14 +60,14 @@ def sections(buf):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _bucket(key, bits):  # type: ignore[no-untyped-def]
+def _bucket(key, bits):
     if bits == 0:
         return 0
     return np.int64((np.uint64(key) ^ _SIGN) >> np.uint64(64 - bits))
 
 
 @njit(inline="always")
-def key_range(buf, keys, directory, key):  # type: ignore[no-untyped-def]
+def key_range(buf, keys, directory, key):
     """The slice of rows that carry a key: a directory look-up, a short search, a gallop to the end."""
     if not buf[KEYED]:
         return 0, buf[ROWS]
@@ -96,7 +97,7 @@ def key_range(buf, keys, directory, key):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _blank(n, n_codes, n_gates, n_equals, keyed, lead, tag, cuts, arranged_at, leaf, fanout):  # type: ignore[no-untyped-def]
+def _blank(n, n_codes, n_gates, n_equals, keyed, lead, tag, cuts, arranged_at, leaf, fanout):
     """An empty buffer of the right size with its header and level starts filled in."""
     levels, width, nodes = 1, (n + leaf - 1) // leaf, (n + leaf - 1) // leaf
     while width > 1:
@@ -125,7 +126,7 @@ def _blank(n, n_codes, n_gates, n_equals, keyed, lead, tag, cuts, arranged_at, l
 
 
 @njit(cache=True)
-def _finish(buf):  # type: ignore[no-untyped-def]
+def _finish(buf):
     """Fills what is derived from the sorted rows: bounds, gate bounds, directory, and whether keys collide."""
     keys, _, _, equals, codes, gates, bounds, gate_bounds, levels, directory, _ = sections(buf)
     n, C, W, E = buf[ROWS], buf[CODES], buf[GATES], buf[EQUALS]
@@ -181,7 +182,7 @@ def _finish(buf):  # type: ignore[no-untyped-def]
 
 
 @njit([_new(_i8, _i8, _i8_2d, _i4, *[types.int64] * 8, _i8)], cache=True, nogil=True)
-def pack(perm, order, entries, rows, keyed, E, C, lead, tag, arranged_at, leaf, fanout, cuts):  # type: ignore[no-untyped-def]
+def pack(perm, order, entries, rows, keyed, E, C, lead, tag, arranged_at, leaf, fanout, cuts):
     """A tree of entries (key, equality codes, codes, gates) in the order of `perm`. `order` is read for ZORDER only."""
     n, W = perm.shape[0], entries.shape[1] - 1 - E - C
     buf = _blank(n, C, W, E, keyed, lead, tag, cuts, arranged_at, leaf, fanout)
@@ -204,7 +205,7 @@ def pack(perm, order, entries, rows, keyed, E, C, lead, tag, arranged_at, leaf, 
 
 
 @njit([types.Tuple((types.int64[:, ::1], types.int32[::1]))(_i8)], cache=True, nogil=True)
-def unpack(buf):  # type: ignore[no-untyped-def]
+def unpack(buf):
     """The entries of a tree in its order, and their rows."""
     at_keys, at_rows, _, at_equals, at_codes, at_gates, _, _, _, _, _ = sections(buf)
     n, C, W, E = buf[ROWS], buf[CODES], buf[GATES], buf[EQUALS]
@@ -223,7 +224,7 @@ def unpack(buf):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _sort_value(buf, order, codes, i):  # type: ignore[no-untyped-def]
+def _sort_value(buf, order, codes, i):
     if buf[LEAD] == ZORDER:
         return buf[order + i]
     if buf[LEAD] >= 0:
@@ -232,7 +233,7 @@ def _sort_value(buf, order, codes, i):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _copy_row(out, to, into, source, of, i, row):  # type: ignore[no-untyped-def]
+def _copy_row(out, to, into, source, of, i, row):
     """Copies one row between buffers whose section starts are given, under its new row position."""
     C, W, E = out[CODES], out[GATES], out[EQUALS]
     if out[KEYED]:
@@ -254,7 +255,7 @@ def _copy_row(out, to, into, source, of, i, row):  # type: ignore[no-untyped-def
     cache=True,
     nogil=True,
 )
-def merge(a, a_rows, b, b_rows, leaf, fanout):  # type: ignore[no-untyped-def]
+def merge(a, a_rows, b, b_rows, leaf, fanout):
     """The tree of two trees with the same arrangement. `a_rows[old]` is a row's new position, or -1 to leave it out."""
     in_a, in_b = sections(a), sections(b)
     n = 0

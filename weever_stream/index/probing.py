@@ -3,9 +3,9 @@
 A *program* is one rule seen from the probing row: predicates `stored code op probing code`, and the gates that both
 rows must pass. For all queries q and stored rows r of the same key: (p, q, r) is found if and only if every predicate
 of program p holds between them and neither gate is closed. Programs that share a tree share the search for the key;
-where it has no rows none of them is looked at. Then each walks down: a node that can match nothing is skipped, one that
-matches whole gives its slice without a look at its rows, and the walk goes on only below the others. Every comparison is
-an interval [low, high] of the stored code, or the one value that `!=` excludes.
+where it has no rows none of them is looked at. Then each walks down: a node that can match nothing is skipped, one
+that matches whole gives its slice without a look at its rows, and the walk goes on only below the others. Every
+comparison is an interval [low, high] of the stored code, or the one value that `!=` excludes.
 
 The walk is one long function on purpose: numba hands arrays to a function by value, and a call per node costs several
 times the work of the node.
@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, types
 
-from weever_stream.index.layout import CODES, COLLIDES, EQUALS, FANOUT, GATES, LEAF, LEVELS, ROWS, key_range, sections
+from weever_stream.index.layout import CODES, COLLIDES, EQUALS, FANOUT, GATES, LEAF, LEVELS, key_range, sections
 
 __all__ = ["EVERY", "HALF", "MAX_PROGRAMS", "OTHERS", "probe_tree", "scan_rows"]
 
@@ -38,7 +38,7 @@ _found = types.int32[:, ::1]
 
 
 @njit(inline="always")
-def _low(op, value):  # type: ignore[no-untyped-def]
+def _low(op, value):
     """The least stored code that satisfies `stored op value`; of `!=` the value itself."""
     if op == _NE:
         return value
@@ -48,7 +48,7 @@ def _low(op, value):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _high(op, value):  # type: ignore[no-untyped-def]
+def _high(op, value):
     """The greatest stored code that satisfies `stored op value`."""
     if op & 4:
         return _MOST
@@ -56,7 +56,7 @@ def _high(op, value):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _verdict(least, most, low, high, unequal):  # type: ignore[no-untyped-def]
+def _verdict(least, most, low, high, unequal):
     """Whether none, some or all codes between `least` and `most` satisfy an interval."""
     if unequal:
         if low < least or low > most:
@@ -68,7 +68,7 @@ def _verdict(least, most, low, high, unequal):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _open_programs(q, queries, codes, gates, programs, P, wanted, low, high):  # type: ignore[no-untyped-def]
+def _open_programs(q, queries, codes, gates, programs, P, wanted, low, high):
     """The programs that this query can take part in, as bits; fills in the intervals of their predicates."""
     active = 0
     for p in range(P):
@@ -88,15 +88,15 @@ def _open_programs(q, queries, codes, gates, programs, P, wanted, low, high):  #
 
 
 @njit(cache=True)
-def _same_equals(stored, at, queries, q, E):  # type: ignore[no-untyped-def]
+def _same_equals(stored, at, queries, q, E):
+    same = True
     for e in range(E):
-        if stored[at + e] != queries[q, 1 + e]:
-            return False
-    return True
+        same &= stored[at + e] == queries[q, 1 + e]
+    return same
 
 
 @njit(cache=True)
-def _grown(out, more):  # type: ignore[no-untyped-def]
+def _grown(out, more):
     bigger = np.empty((max(2 * out.shape[0], out.shape[0] + more), 3), np.int32)
     bigger[: out.shape[0]] = out
     return bigger
@@ -109,7 +109,7 @@ def _grown(out, more):  # type: ignore[no-untyped-def]
     cache=True,
     nogil=True,
 )  # fmt: skip
-def probe_tree(buf, dead, queries, query_rows, n_codes, programs, P, wanted, meets, start, limit, tally):  # type: ignore[no-untyped-def]
+def probe_tree(buf, dead, queries, query_rows, n_codes, programs, P, wanted, meets, start, limit, tally):
     """Probes queries from `start` on until about `limit` pairs are found.
 
     `queries` are entries: key, equality codes, `n_codes` codes, gates. The first P rows of `programs` are programs
@@ -224,7 +224,7 @@ def probe_tree(buf, dead, queries, query_rows, n_codes, programs, P, wanted, mee
 def scan_rows(
     n, dead, stored, stored_rows, stored_codes, queries, query_rows, query_codes, E, programs, P, wanted, meets, start,
     limit,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """`probe_tree` over the first n of some unsorted entries: looks at each of them."""
     flat, width = stored.reshape(stored.size), stored.shape[1]
     gated = width > 1 + E + stored_codes

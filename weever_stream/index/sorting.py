@@ -18,7 +18,7 @@ _i8_2d = types.Array(types.int64, 2, "C", readonly=True)
 
 
 @njit(cache=True)
-def _sort_by(codes, perm, scratch):  # type: ignore[no-untyped-def]
+def _sort_by(codes, perm, scratch):
     """Reorders `perm` so that its codes rise; stable. Returns the two buffers, the sorted one first."""
     n = perm.shape[0]
     width = 8 if n < 8192 else 11
@@ -50,7 +50,7 @@ def _sort_by(codes, perm, scratch):  # type: ignore[no-untyped-def]
 
 
 @njit([types.int64[::1](_i8, _i8)], cache=True, nogil=True)
-def sort_rows(keys, order):  # type: ignore[no-untyped-def]
+def sort_rows(keys, order):
     """The stable permutation that sorts by key, then by order. An empty array stands for equal values throughout."""
     n = max(keys.shape[0], order.shape[0])
     perm = np.arange(n)
@@ -65,7 +65,7 @@ def sort_rows(keys, order):  # type: ignore[no-untyped-def]
 
 
 @njit([types.int64[::1](_i8_2d, types.int64)], cache=True, nogil=True)
-def quantile_cuts(codes, bits):  # type: ignore[no-untyped-def]
+def quantile_cuts(codes, bits):
     """Per column the 2^bits - 1 values that cut a sample of the rows into equal parts, column after column."""
     n, width = codes.shape
     pieces = 1 << bits
@@ -82,7 +82,7 @@ def quantile_cuts(codes, bits):  # type: ignore[no-untyped-def]
 
 
 @njit([types.int64[::1](_i8_2d, _i8)], cache=True, nogil=True)
-def z_order(codes, cuts):  # type: ignore[no-untyped-def]
+def z_order(codes, cuts):
     """The Z-order code of every row under the given cuts."""
     n, width = codes.shape
     step = cuts.shape[0] // width

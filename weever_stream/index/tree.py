@@ -59,7 +59,7 @@ class Programs:
         return len(self.heads)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class Entries:
     """Rows as one side of a family sees them, those that are stored and those that probe alike.
 
@@ -120,19 +120,23 @@ class Arrangement:
     @property
     def tag(self) -> int:
         """Equal for arrangements under which trees can be merged."""
-        return self.lead if self.lead != ZORDER else int(np.bitwise_xor.reduce(self.cuts * _ODD[: len(self.cuts)])) | 1
+        if self.lead != ZORDER:
+            return self.lead
+        mixed = int(np.bitwise_xor.reduce(self.cuts * _ODD[: len(self.cuts)]))
+        return mixed | np.iinfo(np.int64).min  # negative: never a column
 
     def order(self, codes: Ints) -> Ints:
         """The sort value of each row within its key."""
         if self.lead == ZORDER:
-            return z_order(np.ascontiguousarray(codes), self.cuts)
+            interleaved: Ints = z_order(np.ascontiguousarray(codes), self.cuts)
+            return interleaved
         return np.ascontiguousarray(codes[:, self.lead]) if self.lead >= 0 else _NO_ORDER
 
 
 _ODD: Ints = np.arange(1, 1 << 18, 2, dtype=np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class Pairs:
     """Pairs found by a probe: program, query (index into the probing entries) and stored row, aligned."""
 

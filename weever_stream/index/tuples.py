@@ -50,10 +50,6 @@ class TupleSet:
         if len(self.mask):
             self.mask[rows] = 0
 
-    def cut(self, n: int) -> TupleSet:
-        """The same rows as a set of rows 0 … n-1."""
-        return TupleSet(n, self.bitmap.copy())
-
     def kept(self, start: int) -> Rows:
         """New positions, from `start` on, of the rows that are not in the set; -1 for those that are."""
         if not self.bitmap:

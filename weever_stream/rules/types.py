@@ -165,8 +165,8 @@ def _as_decimal(numeric: ColumnType) -> ColumnType:
     return numeric if numeric.kind == "decimal" else ColumnType("decimal", _DIGITS[numeric.kind], 0)
 
 
-def _wider_decimal(one: ColumnType, other: ColumnType) -> ColumnType:
-    """A decimal that holds every value of both: up to 76 digits, so that nothing is rounded."""
+def _wider_decimal(one: ColumnType, other: ColumnType) -> ColumnType | None:
+    """A decimal that holds every value of both, so that nothing is rounded; None beyond the 76 digits of Arrow."""
     scale = max(one.scale, other.scale)
     whole = max(one.precision - one.scale, other.precision - other.scale)
-    return ColumnType("decimal", whole + scale, scale)
+    return ColumnType("decimal", whole + scale, scale) if whole + scale <= 76 else None
