@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from weever_stream.index.arrays import Rows as Positions
     from weever_stream.index.tree import Entries, Tree
 
-__all__ = ["Shard", "Tally"]
+__all__ = ["DROPS_REMEMBERED", "Shard", "Tally"]
+
+DROPS_REMEMBERED = 1_000_000
 
 
 @dataclass
@@ -78,7 +80,11 @@ class _Held:
 
 
 class Shard:
-    """Rows, their indexes, and the rules over them. `remember_drops` keeps the sequence of dropped keys too."""
+    """Rows, their indexes, and the rules over them.
+
+    `remember_drops` keeps the sequence of dropped keys too, so that a change which arrives after the drop of its row
+    is known to be stale. The newest `DROPS_REMEMBERED` of them are kept: state must not grow with the history.
+    """
 
     def __init__(
         self, plan: Plan, schema: pa.Schema, *, remember_drops: bool = False, leaf: int = LEAF, fanout: int = FANOUT
@@ -89,6 +95,8 @@ class Shard:
         self.remember_drops = remember_drops
         self.counts: list[int] = [0] * len(plan.rules)
         self.tally = Tally()
+        self._drops_held = 0
+        """Remembered drops, at most."""
         self.numbered = 0
         """The last row number given out, for a table without a key."""
         self.forest = Forest(Shape(plan, leaf, fanout), schema)
@@ -131,7 +139,7 @@ class Shard:
 
     def held(self) -> int:
         """Rows held, remembered drops aside."""
-        return sum(int((_alive(part, _all(part)) & (part.order[: len(part)] & 1 > 0)).sum()) for part in self.forest)
+        return sum(int((part.order[_living(part)] & 1).sum()) for part in self.forest)
 
     def repeated(self, table: pa.RecordBatch) -> Positions:
         """Rows whose key is held already or stands twice among them."""
@@ -184,11 +192,25 @@ class Shard:
                 rows = rows.keep(puts)
                 trees = None if trees is None else self.forest.shape.trees(rows, self.forest.largest)
             self.tally.puts += int(puts.sum())
+            self._drops_held += int(len(puts) - puts.sum()) if self.remember_drops else 0
         else:
             self.tally.puts += len(rows)
         self.forest.add(serial, rows, trees)
+        if self._drops_held > 2 * DROPS_REMEMBERED:
+            self._forget_drops()
         if held.parts:
             self.forest.prune()
+
+    def _forget_drops(self) -> None:
+        """Lets go of the oldest remembered drops. Rare enough to look at every row."""
+        drops = [(part, rows[part.order[rows] & 1 == 0]) for part in self.forest for rows in [_living(part)]]
+        orders = np.concatenate([part.order[rows] for part, rows in drops])
+        if len(orders) > DROPS_REMEMBERED:
+            oldest = np.partition(orders, -DROPS_REMEMBERED)[-DROPS_REMEMBERED]
+            for part, rows in drops:
+                part.dead.add(rows[part.order[rows] < oldest])
+            self.forest.prune()
+        self._drops_held = min(len(orders), DROPS_REMEMBERED)
 
     def _latest(self, rows: Rows, keys: Entries) -> Rows:
         """One change per key: the last by order, and of equal ones the last that came."""
@@ -337,14 +359,15 @@ class Shard:
         keys = [
             key
             for part in self.forest
-            for alive in [_alive(part, _all(part))]
+            for alive in [_alive(part, np.arange(len(part), dtype=np.int32))]
             for key in self._identities(self._encoder.rows(part.table, part.order[: len(part)]), alive)
         ]
         assert len(set(keys)) == len(keys), "a key lives once"
 
 
-def _all(part: Run | Tail) -> Positions:
-    return np.arange(len(part), dtype=np.int32)
+def _living(part: Run | Tail) -> Positions:
+    rows = np.arange(len(part), dtype=np.int32)
+    return rows[_alive(part, rows)]
 
 
 def _alive(part: Run | Tail, rows: Positions) -> Mask:
