@@ -1,1 +1,70 @@
-"""."""
+"""The `weever` command.
+
+Exit codes: 0 clean, 1 violations of severity error or critical, 2 only of warning or info, 3 could not run, 4 results
+could not be written, 130 interrupted. A user's mistake is shown as a message with its place and a hint; a mistake of
+ours as one line that asks to be reported, with its traceback only if WEEVER_DEBUG=1. Start-up is light: a verb's module
+is imported when the verb runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["COULD_NOT_RUN", "INTERRUPTED", "NOT_WRITTEN", "main", "run"]
+
+COULD_NOT_RUN, NOT_WRITTEN, INTERRUPTED = 3, 4, 130
+_ISSUES = "please report it with the command you ran (WEEVER_DEBUG=1 shows the details)"
+
+
+def main() -> None:
+    """The console command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs a command line and returns its exit code. Whatever happens is told on stderr, never as a traceback."""
+    from weever_stream.errors import OutputError, WeeverError
+
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+    except OutputError as error:
+        return _fail(error.render(), NOT_WRITTEN)
+    except WeeverError as error:
+        return _fail(error.render(), COULD_NOT_RUN)
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # The reader has gone, as `head` does. What is still buffered must not raise again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOT_WRITTEN
+    except MemoryError:
+        return _fail("there is not enough memory for this table", COULD_NOT_RUN)
+    except Exception as error:
+        if os.environ.get("WEEVER_DEBUG") == "1":
+            raise
+        return _fail(f"unexpected {type(error).__name__} in weever; {_ISSUES}", COULD_NOT_RUN)
+    return code
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    from weever_stream.cli.app import Interrupted, UsageError, dispatch
+
+    try:
+        return dispatch(arguments)
+    except UsageError as mistake:
+        return _fail(str(mistake), COULD_NOT_RUN)
+    except Interrupted:
+        raise KeyboardInterrupt from None
+
+
+def _fail(message: str, code: int) -> int:
+    with suppress(OSError, ValueError):  # nobody may be listening on stderr either
+        print(f"weever: {message}", file=sys.stderr, flush=True)
+    return code

@@ -64,7 +64,8 @@ class ChangeReader:
         return self.puts(whole(data, puts, self._schema.names), 0)
 
     def _key_rows(self, keys: Any) -> pa.Table | list[Mapping[str, Any]]:
-        single = isinstance(keys, (str, bytes)) or not isinstance(keys, Iterable)
+        several = isinstance(keys, Iterable) or hasattr(keys, "__arrow_c_stream__")
+        single = isinstance(keys, (str, bytes)) or not several
         if single or (isinstance(keys, tuple) and len(self._key) > 1):
             keys = [keys]
         if isinstance(keys, (pa.Array, pa.ChunkedArray)):

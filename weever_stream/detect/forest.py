@@ -83,9 +83,14 @@ class Forest:
     def plant(self, run: Run) -> None:
         """Adds a run and merges until sizes grow geometrically again."""
         self.runs.add(run)
-        while len(self.runs) > 1 and len(self.runs[1]) < _RATIO * len(self.runs[0]):
-            smaller, larger = self.runs.pop(0), self.runs.pop(0)
+        at = 0
+        while at + 1 < len(self.runs):
+            if len(self.runs[at + 1]) >= _RATIO * len(self.runs[at]):
+                at += 1
+                continue
+            larger, smaller = self.runs.pop(at + 1), self.runs.pop(at)
             self.runs.add(larger.merged(smaller, self.serial(), self.shape))
+            at = 0
         self._largest_first = tuple(reversed(self.runs))
 
     def prune(self) -> None:

@@ -75,6 +75,12 @@ class _Held:
     changes: list[Positions] = field(default_factory=list)
     """Positions of the changes that found them."""
 
+    def add(self, part: Run | Tail, rows: Positions, changes: Positions) -> None:
+        """Takes in what was found in one part."""
+        self.parts.append(part)
+        self.rows.append(rows)
+        self.changes.append(changes)
+
     def __iter__(self) -> Iterator[tuple[Run | Tail, Positions, Positions]]:
         return zip(self.parts, self.rows, self.changes, strict=True)
 
@@ -245,9 +251,7 @@ class Shard:
                     same = confirmed(target, rows, changes, part, stored)
                     changes, stored = changes[same], stored[same]
                 if len(stored):
-                    held.parts.append(part)
-                    held.rows.append(stored)
-                    held.changes.append(changes)
+                    held.add(part, stored, changes)
         return held
 
     def _fresh(self, rows: Rows, held: _Held) -> tuple[Rows, _Held, bool]:
@@ -261,20 +265,17 @@ class Shard:
             for changes in held.changes:
                 kept[changes] = True
             self.tally.unknown_drops += int(len(rows) - kept.sum())
-        newer = []
+        fresh = _Held()
         for part, stored, changes in held:
-            newer.append(rows.order[changes] > part.order[stored])
-            kept[changes[~newer[-1]]] = False
-            self.tally.stale += int(len(changes) - newer[-1].sum())
+            newer = rows.order[changes] > part.order[stored]
+            kept[changes[~newer]] = False
+            self.tally.stale += int(len(changes) - newer.sum())
+            if newer.any():
+                fresh.add(part, stored[newer], changes[newer])
         if kept.all():
-            return rows, held, True
+            return rows, fresh, True
         place = np.cumsum(kept, dtype=np.int32) - np.int32(1)
-        left = _Held(
-            held.parts,
-            [stored[new] for stored, new in zip(held.rows, newer, strict=True)],
-            [place[changes[new]] for changes, new in zip(held.changes, newer, strict=True)],
-        )
-        return rows.keep(kept), left, False
+        return rows.keep(kept), _Held(fresh.parts, fresh.rows, [place[changes] for changes in fresh.changes]), False
 
     def _sets(self, rows: Rows, held: _Held, serial: int) -> tuple[Rows, _Set, _Set]:
         """The rows that the batch ends, and both sets of rows under numbers that a key keeps through the batch."""

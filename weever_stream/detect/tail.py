@@ -108,7 +108,7 @@ class Tail:
 
     def take(self, rows: Positions, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The values of some rows. A few are picked out of the batches they came in."""
-        if len(rows) > _FEW or len(self._batches) == 1:
+        if not 0 < len(rows) <= _FEW or len(self._batches) == 1:
             return take_rows(self.table, rows, columns)
         picked = []
         for row in rows.tolist():

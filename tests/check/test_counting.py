@@ -1,0 +1,112 @@
+"""Counting agrees with nested loops, in each of its ways: by value, by row, by boxes.
+
+Hypothesis draws rules of every shape; the exhaustive test below walks all pairs of order operators over ties and
+duplicates, where sweeps go wrong first; the last ones hold totals that no loop could list.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+from tests.check.drawn import rules, tables
+from tests.check.oracle import involved_rows, violations_of
+from weever_stream.check.boxes import Boxes
+from weever_stream.check.count import Tally, count_rule
+from weever_stream.check.exact import ExactCodes
+from weever_stream.check.sides import sides_of
+from weever_stream.rules import Rule, bind, parse_rule, schema_of
+
+_ORDERS = ["<", "<=", ">", ">="]
+
+
+def tally(rule: Rule, table: pa.Table, keep: bool = False) -> Tally:
+    bound = bind(rule, schema_of(table.schema))
+    return count_rule(bound, ExactCodes(table, [bound]), keep)
+
+
+def truth(rule: Rule, table: pa.Table) -> tuple[int, int]:
+    pairs = violations_of(rule, table)
+    return len(pairs), involved_rows(pairs)
+
+
+@settings(max_examples=180, deadline=None)
+@given(rules(), tables())
+def test_counting_agrees_with_nested_loops(rule: Rule, table: pa.Table) -> None:
+    assert tally(rule, table)[:2] == truth(rule, table)
+
+
+@settings(max_examples=100, deadline=None)
+@given(rules(), tables())
+def test_rows_kept_for_listing_are_those_in_a_pair(rule: Rule, table: pa.Table) -> None:
+    found, pairs = tally(rule, table, keep=True), violations_of(rule, table)
+    assert found[:2] == (len(pairs), involved_rows(pairs))
+    if found.left is not None and found.right is not None:
+        both_ways = pairs | {(j, i) for i, j in pairs} if rule.symmetric else pairs
+        assert set(found.left) == {left for left, _ in both_ways}
+        assert set(found.right) == {right for _, right in both_ways}
+
+
+@settings(max_examples=100, deadline=None)
+@given(rules(most=6), tables(most=9))
+def test_boxes_count_what_sweeps_count(rule: Rule, table: pa.Table) -> None:
+    if rule.one_row:
+        return
+    bound = bind(rule, schema_of(table.schema))
+    sides = sides_of(bound, ExactCodes(table, [bound]))
+    if 0 in sides.sizes:
+        return
+    left, right = Boxes(sides).partners()
+    assert left.sum() == right.sum() == len(violations_of(rule, table)) * (2 if rule.symmetric else 1)
+
+
+@pytest.mark.parametrize(("first", "second"), list(product(_ORDERS, _ORDERS)))
+@pytest.mark.parametrize("group", ["", "t.g = s.g and "])
+@pytest.mark.parametrize("crossed", [False, True])
+def test_two_orders_over_ties_and_duplicates(first: str, second: str, group: str, crossed: bool) -> None:
+    random = np.random.default_rng(5)
+    table = pa.table({name: random.integers(0, high, 60) for name, high in (("g", 3), ("x", 5), ("y", 4), ("z", 5))})
+    text = f"{group}t.x {first} s.{'z' if crossed else 'x'} and t.y {second} s.y"
+    rule = parse_rule(text, name="sweep")
+    assert tally(rule, table)[:2] == truth(rule, table)
+
+
+@pytest.mark.parametrize("wide", [2**62, 2**63 - 1])
+def test_values_too_wide_to_be_packed_are_counted_by_rank(wide: int) -> None:
+    random = np.random.default_rng(6)
+    values = {name: random.choice([-wide, -1, 0, 7, wide], 50) for name in "abcd"}
+    table = pa.table(values)
+    for text in (
+        "t.a = s.a and t.b = s.b and t.c = s.c and t.d != s.d",
+        "t.a = s.a and t.b < s.b and t.c > s.c",
+        "t.a = s.b and t.c <= s.d",
+        "t.a = s.b and t.c <= s.d and t.b > s.a",
+        "t.a != s.a and t.b != s.b and t.c != s.c",
+    ):
+        rule = parse_rule(text, name="wide")
+        assert tally(rule, table)[:2] == truth(rule, table), text
+
+
+def test_a_row_that_satisfies_a_crossed_rule_with_itself_is_no_violation() -> None:
+    table = pa.table({"id": [100, 101, 102], "sid": [100, 102, 101]})
+    assert tally(parse_rule("t.id = s.sid and t.sid = s.id", name="supervise"), table)[:2] == (1, 2)
+
+
+def test_billions_of_pairs_are_counted_exactly() -> None:
+    n = 200_000
+    table = pa.table({"k": np.zeros(n, np.int64), "x": np.arange(n), "y": np.arange(n)[::-1].copy()})
+    every = n * (n - 1) // 2
+    assert tally(parse_rule("t.k = s.k", name="a"), table)[:2] == (every, n)
+    assert tally(parse_rule("t.k = s.k and t.x < s.x and t.y > s.y", name="b"), table)[:2] == (every, n)
+    assert tally(parse_rule("t.k = s.k and t.x != s.y", name="c"), table).violations == 2 * every - n
+    assert tally(parse_rule("t.k = s.k and t.x < s.x", name="d"), table)[:2] == (every, n)
+
+
+def test_an_empty_table_has_no_violations() -> None:
+    table = pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.string())})
+    for text in ("t.a = s.a", "t.a < s.a and t.b > s.b", "t.a = s.a and t.b != s.b", "t.a > 3"):
+        assert tally(parse_rule(text, name="empty"), table)[:2] == (0, 0)

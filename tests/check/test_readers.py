@@ -1,0 +1,295 @@
+"""Every format gives the same table; every flaw of the data is an error with its place, and shows no value."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+from weever_stream.check import check
+from weever_stream.check.readers import Wanted, read_schema, read_table
+from weever_stream.check.sources import find_files
+from weever_stream.errors import DataError
+from weever_stream.rules import ColumnType, fd, unique
+
+TABLE = pa.table({"zip": ["01", "01", "02", None], "city": ["a", "b", "c", ""], "n": [1, 2, 3, 2**63 - 1]})
+RULE = fd("zip", "city", name="zip_determines_city")
+
+
+def read(path: Path | str, *columns: str, **types: str) -> pa.Table:
+    kinds = {name: ColumnType(kind) for name, kind in types.items()}
+    return read_table(find_files([path]), Wanted(frozenset(columns), kinds))
+
+
+def problem(path: Path | str, *columns: str, **types: str) -> str:
+    with pytest.raises(DataError) as caught:
+        read(path, *columns, **types)
+    return caught.value.render().replace(str(path), "DATA")
+
+
+def write_json(table: pa.Table, path: Path) -> None:
+    import json
+
+    path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+
+
+def write_delta(table: pa.Table, path: Path) -> None:
+    from deltalake import write_deltalake
+
+    write_deltalake(str(path), table)
+
+
+def write_stream(table: pa.Table, path: Path) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+WRITERS = {
+    "rows.parquet": pq.write_table,
+    "rows.csv": arrow_csv.write_csv,
+    "rows.jsonl": write_json,
+    "rows.feather": feather.write_feather,
+    "rows.arrow": write_stream,
+    "delta": write_delta,
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_format_gives_the_same_answer(tmp_path: Path, name: str) -> None:
+    WRITERS[name](TABLE, tmp_path / name)
+    report = check(RULE, tmp_path / name, limit=5)
+    assert (report.rows, report.results[0].violations, report.results[0].rows_involved) == (4, 1, 2)
+    names = read_schema(tmp_path / name).names
+    assert names == ["zip", "city", "n"]
+    assert read(tmp_path / name, "n")["n"].to_pylist()[-1] == 2**63 - 1
+
+
+def test_only_the_wanted_columns_are_read(tmp_path: Path) -> None:
+    for name, write in WRITERS.items():
+        write(TABLE, tmp_path / name)
+        assert read(tmp_path / name, "city", "absent").column_names == ["city"]
+
+
+def test_globs_folders_and_several_files_are_read_in_order(tmp_path: Path) -> None:
+    for i in (2, 0, 1):
+        pq.write_table(pa.table({"k": [i * 2, i * 2 + 1]}), tmp_path / f"part-{i}.parquet")
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / ".part-0.parquet.crc").touch()
+    expected = [0, 1, 2, 3, 4, 5]
+    for given in ([tmp_path], [f"{tmp_path}/part-*.parquet"], sorted(tmp_path.glob("part-*.parquet"))):
+        assert read_table(find_files(list(given)), Wanted(frozenset("k")))["k"].to_pylist() == expected
+
+
+def test_columns_named_by_folders_are_read(tmp_path: Path) -> None:
+    for state in ("CA", "NY"):
+        (tmp_path / f"state={state}").mkdir()
+        pq.write_table(pa.table({"k": [1]}), tmp_path / f"state={state}" / "part.parquet")
+    report = check(unique(["state", "k"]), tmp_path)
+    assert report.results[0].violations == 0
+    assert check(unique(["k"]), tmp_path).results[0].violations == 1
+
+
+def test_compressed_csv_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv.gz"
+    path.write_bytes(gzip.compress(b'zip,city\n1,"a\nb"\n1,c\n'))
+    assert read(path, "city")["city"].to_pylist() == ["a\nb", "c"]
+
+
+def test_an_empty_field_is_null_and_a_quoted_one_is_the_empty_string(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text('k,v\n1,\n2,""\n3,NA\n')
+    assert read(path, "v")["v"].to_pylist() == [None, "", "NA"]
+    table = read_table(find_files([path]), Wanted(frozenset("v"), {}, ("NA",)))
+    assert table["v"].to_pylist() == [None, "", None]
+
+
+def test_blank_lines_are_nulls_only_where_there_is_one_column(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("k\n1\n\n2\n")
+    assert read(path, "k")["k"].to_pylist() == [1, None, 2]
+    path.write_text("k,v\n1,2\n\n3,4\n\n")
+    assert read(path, "k")["k"].to_pylist() == [1, 3]
+
+
+def test_a_column_has_one_type_however_late_it_changes(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("k,v\n" + "1,2\n" * 300_000 + "x,2.5\n")
+    table = read(path, "k", "v")
+    assert (table.schema.field("k").type, table.schema.field("v").type) == (pa.string(), pa.float64())
+    assert table["k"].to_pylist()[:1] == ["1"]
+
+
+def test_whole_numbers_beyond_64_bits_stay_exact(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("k\n92233720368547758070\n92233720368547758071\n+5\n")
+    assert check(unique(["k"]), path).results[0].violations == 0
+    assert read(path, "k")["k"].to_pylist() == [
+        Decimal("92233720368547758070"),
+        Decimal("92233720368547758071"),
+        Decimal(5),
+    ]
+
+
+def test_whole_numbers_beyond_64_bits_stay_exact_in_json(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"k":92233720368547758070,"v":1e300}\n{"k":92233720368547758071,"v":1.5}\n')
+    assert check(unique(["k"]), path).results[0].violations == 0
+    assert read(path, "v")["v"].to_pylist() == [1e300, 1.5]
+
+
+def test_types_can_be_given(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("zip,day,at\n01234,2024-02-29,9999-12-31 23:59:59.5\n")
+    table = read(path, "zip", "day", "at", zip="string", day="date", at="timestamp_ntz")
+    assert table.to_pylist() == [
+        {"zip": "01234", "day": date(2024, 2, 29), "at": datetime(9999, 12, 31, 23, 59, 59, 500000)}
+    ]
+    pq.write_table(pa.table({"zip": [1, 2]}), tmp_path / "rows.parquet")
+    assert read(tmp_path / "rows.parquet", "zip", zip="string")["zip"].to_pylist() == ["1", "2"]
+
+
+def test_a_text_column_of_one_csv_file_is_text_in_all(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("k\n007\n")
+    (tmp_path / "b.csv").write_text("k\nx\n")
+    assert read(tmp_path, "k")["k"].to_pylist() == ["007", "x"]
+
+
+def test_a_header_without_rows_is_a_clean_table(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    for text in ("zip,city\n", "zip,city"):
+        path.write_text(text)
+        report = check(RULE, path)
+        assert (report.rows, report.exit_code) == (0, 0)
+
+
+def test_a_column_without_any_value_can_be_compared_with_anything(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b\n1,\n2,\n")
+    from weever_stream.rules import parse_rule
+
+    assert check(parse_rule("t.a < s.b and t.b > 3", name="nulls"), path).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "types", "message"),
+    [
+        ("rows.csv", b"", "k", {}, "DATA is empty\n  hint: a CSV file needs at least a line with the names of its columns"),
+        ("rows.csv", b"k,v\n1,2\n3\n", "k", {},
+         "DATA:3: the line has 1 field where the header has 2\n  hint: a value that holds the separator needs quotes"),
+        ("rows.csv", b"k,v\n1,2\n3,4,5\n", "k", {},
+         "DATA:3: the line has 3 fields where the header has 2\n  hint: a value that holds the separator needs quotes"),
+        ("rows.csv", b"k,v\n1,2\nsecret,4\n", "k", {"k": "integer"},
+         "DATA:3: column k: the value is not a bigint\n"
+         "  hint: mend the value, name it with --null-value, or change the type under `columns:`"),
+        ("rows.csv", b"k,k\n1,2\n", "k", {},
+         "DATA:1: column k stands 2 times in the header\n  hint: give each column a name of its own"),
+        ("rows.csv", b"k,v\n1,2\n\xff\xfe,4\n", "k", {},
+         "DATA:3: the text is not UTF-8\n  hint: convert the file first: iconv -f latin1 -t utf-8"),
+        ("rows.jsonl", b"", "k", {}, "DATA is empty\n  hint: an empty table still needs its columns; or leave the file out"),
+        ("rows.jsonl", b'{"k":1}\n{"k":"secret"}\n', "k", {},
+         "DATA:2: column k is a number in earlier rows and a string here\n"
+         "  hint: mend the value, or write the whole column as text"),
+        ("rows.jsonl", b'{"k":1}\n{"k":\n', "k", {}, "DATA:2: the line is not JSON\n  hint: one object a line: JSON lines"),
+        ("rows.jsonl", b"[1]\n", "k", {}, "DATA:1: the line is not a JSON object\n  hint: one object a line: JSON lines"),
+        ("rows.parquet", b"PAR1 torn", "k", {},
+         "DATA cannot be read as parquet: Parquet magic bytes not found in footer\n"
+         "  hint: is it complete, and of this format?"),
+        ("rows.parquet", b"", "k", {}, "DATA is empty\n  hint: an empty table still needs its columns; or leave the file out"),
+        ("rows.arrow", b"ARROW1 torn", "k", {}, None),
+        ("rows.xlsx", b"PK", "k", {},
+         "DATA is of no format that its name tells\n"
+         "  hint: CSV, TSV, Parquet, JSON lines, Arrow and Delta are read; the name's ending tells which"),
+    ],
+)  # fmt: skip
+def test_a_flaw_is_told_with_its_place(
+    tmp_path: Path, name: str, content: bytes, columns: str, types: dict[str, str], message: str | None
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    told = problem(path, columns, **types)
+    assert "secret" not in told
+    if message is None:
+        assert told.startswith("DATA cannot be read as arrow: ")
+    else:
+        assert told == message
+
+
+def test_a_broken_text_deep_in_a_csv_file_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"k,v\n" + b"a,b\n" * 400_000 + b"\xff,b\n")
+    assert problem(path, "k") == (
+        "DATA:400002: column k is not UTF-8 text\n  hint: convert the file first: iconv -f latin1 -t utf-8"
+    )
+
+
+def test_paths_that_lead_nowhere_are_errors(tmp_path: Path) -> None:
+    (tmp_path / "packages.csv").write_text("k\n1\n")
+    assert problem(tmp_path / "package.csv", "k") == "there is no file DATA\n  hint: did you mean packages.csv?"
+    assert problem(f"{tmp_path}/*.parquet", "k").startswith("no file matches DATA")
+    (tmp_path / "empty").mkdir()
+    assert problem(tmp_path / "empty", "k").startswith("the folder DATA holds no data")
+    pq.write_table(TABLE, tmp_path / "rows.parquet")
+    assert problem(tmp_path, "k") == (
+        "the data mixes formats: csv, parquet\n  hint: name the files of one format, with a glob"
+    )
+
+
+def test_files_that_do_not_fit_together_are_errors(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"k": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"k": ["x"]}), tmp_path / "b.parquet")
+    assert "column k is of type int64 in" in problem(tmp_path, "k")
+    pq.write_table(pa.table({"v": [1]}), tmp_path / "b.parquet")
+    assert "has no column k, which other files have" in problem(tmp_path, "k")
+
+
+def test_a_torn_parquet_file_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"k": np.arange(10_000)}), path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    assert problem(path, "k").startswith("DATA cannot be read as parquet")
+
+
+def test_values_that_do_not_fit_a_given_type_are_named_by_row(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"k": ["1"] * 700 + ["secret"] + ["2"] * 50}), path)
+    assert problem(path, "k", k="integer") == (
+        "DATA: column k: the value in row 701 is not a bigint\n"
+        "  hint: mend the value, or change the type under `columns:`"
+    )
+
+
+def test_frames_of_pandas_and_polars_are_data_too() -> None:
+    import pandas as pd
+    import polars as pl
+
+    rows = {"zip": ["1", "1"], "city": ["a", "b"]}
+    for frame in (pd.DataFrame(rows), pl.DataFrame(rows), pa.table(rows)):
+        assert check(RULE, frame).results[0].violations == 1
+    with pytest.raises(DataError, match="int is not data"):
+        check(RULE, 7)
+
+
+@pytest.mark.parametrize(
+    ("rows", "key", "message"),
+    [
+        ({"id": [1, None, None], "zip": [1, 1, 1], "city": [1, 2, 3]}, ["id"],
+         "the key column id is null in 2 rows, first in row 2\n"
+         "  hint: mend the key, or remove `key:` to number the rows instead"),
+        ({"id": [5, 7, 5, 7, 8], "zip": [1] * 5, "city": [1] * 5}, ["id"],
+         "the key (id) is not unique: 2 values stand in more than one row, first in rows 1 and 3\n"
+         "  hint: mend the key, or remove `key:` to number the rows instead"),
+    ],
+)  # fmt: skip
+def test_a_key_must_name_every_row(rows: dict[str, list[object]], key: list[str], message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        check(RULE, pa.table(rows), key=key)
+    assert caught.value.render() == message

@@ -1,0 +1,269 @@
+"""`weever check` as its users meet it: output, exit codes, environment, files, pipes. Mostly in process; a few by shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from weever_stream.cli import run
+
+RULES = """\
+table: packages
+key: package_code
+rules:
+  - name: package_code_is_unique
+    unique: [package_code]
+  - name: distance_is_symmetric
+    deny: t.origin = s.destination and t.destination = s.origin and t.distance != s.distance
+    severity: critical
+  - name: bigger_parcel_costs_more
+    deny: t.distance = s.distance and t.volume < s.volume and t.postage > s.postage
+    severity: warning
+    description: Of two parcels that travel equally far the smaller one must not cost more.
+"""
+DATA = """\
+package_code,origin,destination,distance,volume,postage
+0,London,Cape Town,9700,8,100
+1,Cape Town,Lima,9700,18,50
+2,London,New Delhi,6600,30,25
+3,Cape Town,London,9700,45,200
+4,New Delhi,London,6700,45,50
+"""
+
+
+@pytest.fixture(autouse=True)
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rules.yaml").write_text(RULES)
+    (tmp_path / "packages.csv").write_text(DATA)
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("WEEVER_"):
+            monkeypatch.delenv(name)
+
+
+def weever(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run(arguments)
+    captured = capfd.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_text_shows_pairs_side_by_side(capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, err = weever(capfd, "check", "rules.yaml", "packages.csv")
+    assert (code, err) == (1, "")
+    lines = [line for line in out.splitlines() if " s" not in line[-4:]]
+    assert out.splitlines()[0] == "rule                       severity   violations   rows involved      time"
+    row = next(line for line in out.splitlines() if line.startswith("distance_is_symmetric "))
+    assert row.split()[1:4] == ["critical", "1", "2"]
+    assert "\n".join(lines[lines.index("") :]) == (
+        "\n"
+        "distance_is_symmetric  t.destination = s.origin and t.origin = s.destination and t.distance != s.distance\n"
+        "  package_code   2             package_code  4\n"
+        "    destination  New Delhi  =  origin        New Delhi\n"
+        "    origin       London     =  destination   London\n"
+        "    distance     6600       ≠  distance      6700\n"
+        "\n"
+        "bigger_parcel_costs_more  t.distance = s.distance and t.postage > s.postage and t.volume < s.volume\n"
+        "  Of two parcels that travel equally far the smaller one must not cost more.\n"
+        "  package_code  0        package_code  1\n"
+        "    distance    9700  =  distance      9700\n"
+        "    postage     100   >  postage       50\n"
+        "    volume      8     <  volume        18\n"
+        "\n"
+        "packages: 5 rows, 3 rules, 2 violated"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "code"),
+    [(["package_code_is_unique"], 0), (["bigger_parcel_costs_more"], 2), (["distance_is_symmetric"], 1)],
+)
+def test_rules_can_be_selected_and_their_severity_gives_the_exit_code(
+    capfd: pytest.CaptureFixture[str], rules: list[str], code: int
+) -> None:
+    options = [part for rule in rules for part in ("--rule", rule)]
+    found, out, _ = weever(capfd, "check", "rules.yaml", "packages.csv", "--format", "json", *options)
+    assert found == code
+    assert [rule["name"] for rule in json.loads(out)["rules"]] == rules
+
+
+@pytest.mark.parametrize("mode", ["list", "count", "first"])
+@pytest.mark.parametrize("form", ["text", "json", "csv"])
+def test_every_mode_writes_every_format(capfd: pytest.CaptureFixture[str], mode: str, form: str) -> None:
+    code, out, err = weever(capfd, "check", "rules.yaml", "packages.csv", "--mode", mode, "--format", form)
+    assert (code, err) == (1, "")
+    assert ("bigger_parcel_costs_more" in out) == (form != "csv" or mode != "count")
+
+
+def test_a_limit_lists_fewer_and_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("same.csv").write_text("package_code\n" + "\n".join(["1"] * 30))
+    Path("unique.yaml").write_text("table: same\nrules:\n  - {name: unique, unique: [package_code]}\n")
+    code, out, _ = weever(capfd, "check", "unique.yaml", "same.csv")
+    assert code == 1
+    assert out.count("_row") == 40
+    assert "unique: 415 more; --limit lists more, --format csv all" in out
+    _, out, _ = weever(capfd, "check", "unique.yaml", "same.csv", "--limit", "0")
+    assert "_row" not in out
+    assert "435" in out
+
+
+def test_options_can_come_from_the_environment(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEEVER_CHECK_FORMAT", "json")
+    monkeypatch.setenv("WEEVER_CHECK_MODE", "count")
+    code, out, _ = weever(capfd, "check", "rules.yaml", "packages.csv")
+    assert code == 1
+    assert json.loads(out)["violations"] == []
+
+
+def test_the_data_can_be_named_by_the_rule_file(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("rules.yaml").write_text(RULES.replace("rules:", "source: {kind: csv, path: packages.csv}\nrules:"))
+    assert weever(capfd, "check", "rules.yaml", "--mode", "count")[0] == 1
+
+
+def test_results_go_to_a_file_whole_or_not_at_all(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = weever(capfd, "check", "rules.yaml", "packages.csv", "--format", "json", "-o", "out.json")
+    assert (code, out) == (1, "")
+    assert len(json.loads(Path("out.json").read_text())["violations"]) == 2
+    code, _, err = weever(capfd, "check", "rules.yaml", "packages.csv", "--format", "json", "-o", "no/such/out.json")
+    assert code == 4
+    assert err == (
+        "weever: no/such/out.json cannot be written: No such file or directory\n"
+        "  hint: check its path, rights and space\n"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "packages.csv", "rules.yaml"]
+
+
+def test_a_full_disk_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    code, _, err = weever(capfd, "check", "rules.yaml", "packages.csv", "--format", "csv", "-o", "/dev/full")
+    assert code == 4
+    assert err.startswith("weever: /dev/full cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check", "absent.yaml", "packages.csv"],
+         "weever: absent.yaml cannot be read: No such file or directory\n  hint: check the path of the rule file\n"),
+        (["check", "rules.yaml", "packags.csv"], "weever: there is no file packags.csv\n  hint: did you mean packages.csv?\n"),
+        (["check", "rules.yaml"],
+         "weever: there is no data to check\n  hint: name it after the rule file, or under `source:` in it\n"),
+        (["check", "rules.yaml", "packages.csv", "--rule", "distance_symmetric"],
+         "weever: rules.yaml: there is no rule distance_symmetric\n  hint: did you mean distance_is_symmetric?\n"),
+        (["check", "rules.yaml", "packages.csv", "--mode", "fast"], "weever: Invalid value for '--mode': "),
+        (["check", "rules.yaml", "packages.csv", "--limit", "-1"], "weever: Invalid value for '--limit': "),
+        (["check"], "weever: Missing argument"),
+        (["chek"], "weever: No such command 'chek'."),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_exits_with_3_and_a_message(
+    capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    code, out, err = weever(capfd, *arguments)
+    assert (code, out) == (3, "")
+    assert err.startswith(message)
+    assert "Traceback" not in err
+
+
+def test_a_missing_column_is_shown_in_the_rule_file(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("rules.yaml").write_text(RULES.replace("t.distance = s.distance", "t.distanz = s.distance"))
+    code, _, err = weever(capfd, "check", "rules.yaml", "packages.csv")
+    assert code == 3
+    assert err == (
+        "weever: rules.yaml:10:11, rule bigger_parcel_costs_more: there is no column distanz\n"
+        "        deny: t.distanz = s.distance and t.volume < s.volume and t.postage > s.postage\n"
+        "              ^^^^^^^^^\n"
+        "  hint: did you mean distance?\n"
+    )
+
+
+def test_a_key_that_names_two_rows_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("packages.csv").write_text(DATA.replace("\n4,", "\n2,"))
+    code, _, err = weever(capfd, "check", "rules.yaml", "packages.csv")
+    assert code == 3
+    assert err == (
+        "weever: the key (package_code) is not unique: 1 value stands in more than one row, first in rows 3 and 5\n"
+        "  hint: mend the key, or remove `key:` to number the rows instead\n"
+    )
+
+
+def test_our_own_mistakes_are_one_line_unless_asked(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import weever_stream.check
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("value 42 of a row")
+
+    monkeypatch.setattr(weever_stream.check, "check", broken)
+    code, _, err = weever(capfd, "check", "rules.yaml", "packages.csv")
+    assert code == 3
+    assert err == (
+        "weever: unexpected RuntimeError in weever; please report it with the command you ran "
+        "(WEEVER_DEBUG=1 shows the details)\n"
+    )
+    monkeypatch.setenv("WEEVER_DEBUG", "1")
+    with pytest.raises(RuntimeError):
+        run(["check", "rules.yaml", "packages.csv"])
+
+
+def test_an_interrupt_exits_with_130(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    import weever_stream.check
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(weever_stream.check, "check", interrupted)
+    assert weever(capfd, "check", "rules.yaml", "packages.csv")[0] == 130
+
+
+def test_values_cannot_paint_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("rows.csv").write_text("k,v\n1,[red]a\x1b[31m\n1," + "x" * 5000 + "\n")
+    Path("rules.yaml").write_text("table: rows\nrules:\n  - {name: k_determines_v, fd: k -> v}\n")
+    _, out, _ = weever(capfd, "check", "rules.yaml", "rows.csv")
+    assert "\x1b" not in out
+    assert r"[red]a\x1b[31m" in out
+    assert max(map(len, out.splitlines())) < 200
+
+
+def test_explain_tells_families_sides_and_routing(capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = weever(capfd, "explain", "rules.yaml")
+    assert code == 0
+    assert "two shards a row, by hash of destination, origin as t and of origin, destination as s" in out
+    assert "selectivity: not known without data" in out
+    code, out, _ = weever(capfd, "explain", "rules.yaml", "packages.csv")
+    assert "selectivity, from 5 of 5 rows:" in out
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": root, "WEEVER": f"{sys.executable} -m weever_stream.cli"}
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, timeout=120)
+
+
+def test_a_reader_that_leaves_early_is_no_traceback() -> None:
+    Path("many.csv").write_text("package_code\n" + "1\n" * 2000)
+    Path("unique.yaml").write_text("table: same\nrules:\n  - {name: unique, unique: [package_code]}\n")
+    done = shell("set -o pipefail; $WEEVER check unique.yaml many.csv --format csv | head -1")
+    assert done.stdout.startswith("rule,severity,id")
+    assert done.stderr == ""
+    assert done.returncode == 4
+
+
+def test_help_and_version_load_nothing_heavy() -> None:
+    probe = (
+        "import sys; from weever_stream.cli import run; code = run({arguments!r}); "
+        "heavy = {{'numba', 'pyarrow', 'pandas', 'pyspark', 'numpy'}} & set(sys.modules); assert not heavy, heavy; sys.exit(code)"
+    )
+    for arguments in (["--help"], ["--version"], []):
+        command = probe.format(arguments=arguments)
+        done = shell(f'{sys.executable} -c "{command}"')
+        assert done.returncode == 0, done.stderr
+    assert "check" in shell("$WEEVER --help").stdout

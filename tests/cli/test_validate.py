@@ -1,0 +1,99 @@
+"""`weever validate`: what it prints for a good file and a bad one, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tests.rules.test_schema import EXAMPLE
+from weever_stream.cli.validate import validate
+from weever_stream.errors import RuleErrors, WeeverError
+
+app = typer.Typer()
+app.command()(validate)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    (tmp_path / "rules.yaml").write_text(EXAMPLE)
+    (tmp_path / "bad.yaml").write_text(
+        "table: x\nrules:\n  - {name: a, deny: t.a = s.a or t.b = 1}\n  - {name: b, deny: t.b}\n"
+    )
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_a_good_file_is_shown_in_normal_form(folder):
+    seen = run("rules.yaml")
+    assert seen.exit_code == 0
+    assert [line.rstrip() for line in seen.stdout.splitlines()] == [
+        "rule                      severity  reports        denies",
+        "package_code_is_unique    error     pairs          t.package_code = s.package_code",
+        "zip_determines_city       error     pairs          t.zip = s.zip and t.city != s.city",
+        "distance_is_symmetric     critical  pairs          t.destination = s.origin and t.origin = s.destination and t.distance",
+        "                                                   != s.distance",
+        "bigger_parcel_costs_more  error     ordered pairs  t.distance = s.distance and t.postage > s.postage and t.volume <",
+        "                                                   s.volume",
+        "note: rule package_code_is_unique can never be violated: rows that agree on the key (package_code) are one row",
+        "rules.yaml: 4 rules of table packages, all valid",
+    ]
+
+
+def test_a_good_file_as_json(folder):
+    seen = run("rules.yaml", "--format", "json")
+    assert seen.exit_code == 0
+    outcome = json.loads(seen.stdout)
+    assert outcome["valid"] is True
+    assert outcome["rules"][1] == {
+        "name": "zip_determines_city",
+        "severity": "error",
+        "deny": "t.zip = s.zip and t.city != s.city",
+        "reports": "pairs",
+        "fingerprint": "22156b22a77e1be3",
+        "columns": ["city", "zip"],
+    }
+    assert len(outcome["notes"]) == 1
+
+
+def test_all_errors_of_a_bad_file_are_raised(folder):
+    seen = run("bad.yaml")
+    assert isinstance(seen.exception, RuleErrors)
+    assert len(seen.exception.errors) == 2
+
+
+def test_all_errors_of_a_bad_file_as_json(folder):
+    seen = run("bad.yaml", "--format", "json")
+    assert seen.exit_code == 3
+    outcome = json.loads(seen.stdout)
+    assert outcome["valid"] is False
+    assert [(error["rule"], error["line"], error["column"]) for error in outcome["errors"]] == [
+        ("a", 3, 31),
+        ("b", 4, 24),
+    ]
+
+
+def test_columns_and_types_are_checked_against_data(folder):
+    (folder / "data.csv").write_text(
+        "package_code,origin,destination,distance,volume,postge,zip,city\n1,a,b,2,3,4,5,c\n"
+    )
+    seen = run("rules.yaml", "--against", "data.csv")
+    assert isinstance(seen.exception, WeeverError)
+    assert "did you mean postge?" in seen.exception.render()
+
+
+def test_the_json_schema_is_printed():
+    seen = run("--schema")
+    assert seen.stdout == files("weever_stream.rules").joinpath("schema.json").read_text("utf-8")
+
+
+def test_a_missing_file_is_said_so():
+    assert "weever validate rules.yaml" in str(run().exception)

@@ -1,0 +1,200 @@
+"""CSV and TSV files: whole columns with one type each, and every flaw with its line.
+
+An empty unquoted field is null, a quoted one is the empty string. A column's type is what fits all of its values, not
+those of a first block: number, date, timestamp, boolean, else text. Whole numbers beyond 64 bits stay exact (as
+decimals of up to 38 digits), because as doubles two different ids could become equal. Cost: one parallel pass; a second
+one only to find the line of an error or to read a wide column anew.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import mmap
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+
+from weever_stream.errors import DataError, Place
+from weever_stream.rules.types import ColumnType
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from weever_stream.check.sources import DataFile
+
+__all__ = ["TEXT", "beyond_doubles", "read_delimited", "read_header"]
+
+TEXT = ColumnType("string")
+_FIRST = 1 << 20
+_EXACT = 2**53
+"""Whole numbers up to here are exact as doubles."""
+_CELL = re.compile(r"In CSV column #(\d+):(?: Row #(\d+):)?")
+_RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
+_WHOLE = r"^\s*[+-]?\d{1,38}\s*$"
+
+
+def read_header(file: DataFile) -> list[str]:
+    """The names of a file's columns. Raises `DataError` for a file without any."""
+    try:
+        with pa.input_stream(str(file.path), compression="detect") as stream:
+            start = stream.read(_FIRST)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{file} cannot be read: {_reason(error)}", hint="is it complete and of this format?") from None
+    if not start.strip():
+        raise DataError(f"{file} is empty", hint="a CSV file needs at least a line with the names of its columns")
+    try:
+        text = start.decode("utf-8-sig", "strict" if len(start) < _FIRST else "ignore")
+    except UnicodeDecodeError as error:
+        line = start[: error.start].count(b"\n") + 1
+        raise _not_utf8(file, line) from None
+    return next(csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(file)))
+
+
+def read_delimited(
+    file: DataFile, wanted: Collection[str], types: Mapping[str, ColumnType], null_values: Sequence[str], threads: bool
+) -> pa.Table:
+    """Some columns of a file; those in `types` must be of that type, the others get the type that fits them."""
+    names = read_header(file)
+    columns = [name for name in dict.fromkeys(names) if name in wanted]
+    for name in columns:
+        if names.count(name) > 1:
+            raise DataError(
+                f"column {name} stands {names.count(name)} times in the header",
+                place=Place(file=str(file), line=1),
+                hint="give each column a name of its own",
+            )
+    # Arrow reads whole lines even for no column at all: the first one then tells how many rows there are.
+    include = columns or names[:1]
+    table = _read(file, names, include, types, null_values, threads)
+    exact = {name: TEXT for name in columns if name not in types and beyond_doubles(table[name])}
+    if exact:
+        table = _with_exact_numbers(table, _read(file, names, list(exact), exact, null_values, threads))
+    for name in columns:
+        if pa.types.is_binary(table[name].type):
+            raise _not_utf8(file, _first_broken_line(table[name]), name)
+    return table.select(columns) if columns else table
+
+
+def _read(
+    file: DataFile,
+    names: Sequence[str],
+    columns: Sequence[str],
+    types: Mapping[str, ColumnType],
+    null_values: Sequence[str],
+    threads: bool,
+) -> pa.Table:
+    single = len(names) == 1
+    parse = arrow_csv.ParseOptions(
+        delimiter=_delimiter(file),
+        # Blank lines are no rows, but in a file of one column they are rows with a null.
+        ignore_empty_lines=not single,
+        newlines_in_values=file.compressed or _has_quotes(file),
+    )
+    convert = arrow_csv.ConvertOptions(
+        include_columns=list(columns),
+        column_types={name: kind.to_arrow() for name, kind in types.items() if name in columns},
+        null_values=["", *null_values],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    source = str(file.path)
+    try:
+        return arrow_csv.read_csv(source, arrow_csv.ReadOptions(use_threads=threads), parse, convert)
+    except (pa.ArrowException, OSError) as error:
+        if "cannot infer number of columns" in str(error) and _is_one_line(file):
+            return pa.table({name: pa.array([], pa.null()) for name in columns})
+        raise _explained(file, names, types, error, parse, convert) from None
+
+
+def _explained(
+    file: DataFile,
+    names: Sequence[str],
+    types: Mapping[str, ColumnType],
+    error: Exception,
+    parse: arrow_csv.ParseOptions,
+    convert: arrow_csv.ConvertOptions,
+) -> DataError:
+    """The error with its line: only a reading in sequence can tell it."""
+    try:
+        arrow_csv.read_csv(str(file.path), arrow_csv.ReadOptions(use_threads=False), parse, convert)
+    except (pa.ArrowException, OSError) as again:
+        error = again
+    text = str(error)
+    if found := _RAGGED.search(text):
+        line, expected, got = found[1], int(found[2]), int(found[3])
+        return DataError(
+            f"the line has {got} field{'s' * (got != 1)} where the header has {expected}",
+            place=Place(file=str(file), line=int(line) if line else None),
+            hint="a value that holds the separator needs quotes",
+        )
+    if found := _CELL.search(text):
+        name = next(iter(convert.include_columns)) if len(names) == 1 else names[int(found[1])]
+        if "UTF8" in text:
+            return _not_utf8(file, int(found[2]) if found[2] else None, name)
+        return DataError(
+            f"column {name}: the value is not a {types.get(name, 'value of its type')}",
+            place=Place(file=str(file), line=int(found[2]) if found[2] else None),
+            hint="mend the value, name it with --null-value, or change the type under `columns:`",
+        )
+    return DataError(f"{file} cannot be read as CSV: {_reason(error)}", hint="is it complete, and is it CSV?")
+
+
+def beyond_doubles(column: pa.ChunkedArray) -> bool:
+    """Whether a column that was read as doubles holds numbers beyond what doubles can tell apart."""
+    if not pa.types.is_float64(column.type):
+        return False
+    bounds = pc.min_max(pc.if_else(pc.is_finite(column), column, None)).as_py()
+    return any(bound is not None and abs(bound) >= _EXACT for bound in bounds.values())
+
+
+def _with_exact_numbers(table: pa.Table, texts: pa.Table) -> pa.Table:
+    """Whole numbers in place of doubles, where a column holds nothing else."""
+    for name in texts.column_names:
+        if pc.all(pc.match_substring_regex(texts[name], _WHOLE)).as_py():
+            exact = pc.utf8_ltrim(pc.utf8_trim_whitespace(texts[name]), "+").cast(pa.decimal128(38, 0))
+            table = table.set_column(table.column_names.index(name), name, exact)
+    return table
+
+
+def _delimiter(file: DataFile) -> str:
+    suffixes = {suffix.lower() for suffix in file.path.suffixes[-2:]}
+    return "\t" if suffixes & {".tsv", ".tab"} else ","
+
+
+def _has_quotes(file: DataFile) -> bool:
+    """Only a quoted value can hold a line break, and only then must Arrow look for them: it halves the speed."""
+    if file.path.stat().st_size == 0:
+        return False
+    with file.path.open("rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(b'"') >= 0
+
+
+def _is_one_line(file: DataFile) -> bool:
+    with pa.input_stream(str(file.path), compression="detect") as stream:
+        return b"\n" not in stream.read(_FIRST)
+
+
+def _first_broken_line(column: pa.ChunkedArray) -> int | None:
+    for row, value in enumerate(column):
+        try:
+            (value.as_py() or b"").decode()
+        except UnicodeDecodeError:
+            return row + 2
+    return None
+
+
+def _not_utf8(file: DataFile, line: int | None, column: str | None = None) -> DataError:
+    return DataError(
+        f"column {column} is not UTF-8 text" if column else "the text is not UTF-8",
+        place=Place(file=str(file), line=line),
+        hint="convert the file first: iconv -f latin1 -t utf-8",
+    )
+
+
+def _reason(error: Exception) -> str:
+    """The first sentence of Arrow's message; what follows may quote rows."""
+    return re.split(r"[:.] ", str(getattr(error, "strerror", None) or error))[0][:120]

@@ -1,0 +1,269 @@
+"""`check`: all rules of a file against a whole table, in one pass over shared columns, groups and threads.
+
+    report = check("rules.yaml", "packages.parquet")
+    report.exit_code, [(r.rule.name, r.violations) for r in report.results]
+
+Mode `count` counts every violation and lists none. Mode `list` counts too, and lists lazily while the report is read.
+Mode `first` stops a rule at its first violation: it checks prefixes of doubling length as they are read, so a clean
+table costs about twice a count and a dirty one usually a fraction of reading it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from weever_stream.check.count import Tally, count_rule
+from weever_stream.check.exact import ExactCodes
+from weever_stream.check.listing import list_rule, rows_of
+from weever_stream.check.readers import Wanted, read_batches, read_names, read_table, typed
+from weever_stream.check.report import Mode, Report, RuleResult, Violations
+from weever_stream.check.rownames import RowNames, name_rows
+from weever_stream.check.sources import DataFile, find_files
+from weever_stream.check.texts import RowTexts
+from weever_stream.errors import DataError, RuleError, did_you_mean
+from weever_stream.rules import BoundRule, Rule, RuleFile, read_rules, schema_of
+from weever_stream.rules.model import Column, Constant, Op
+
+if TYPE_CHECKING:
+    from weever_stream.rules.types import ColumnType
+
+__all__ = ["MODES", "Progress", "check", "read_data"]
+
+MODES: tuple[Mode, ...] = ("list", "count", "first")
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Told the phase, how much of it is done, and how much there is."""
+_FIRST_PREFIX = 1 << 15
+
+
+def check(
+    rules: RuleFile | Rule | Sequence[Rule | Sequence[Rule]] | str | Path,
+    data: Any = None,
+    *,
+    mode: Mode = "list",
+    key: Sequence[str] | None = None,
+    limit: int | None = None,
+    null_values: Sequence[str] = (),
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Checks rules against data: a path, paths, or an Arrow table, pandas or Polars frame; none: the file's `source`.
+
+    `limit` is how many violations are listed per rule (None: all; counts stay exact). Raises `RuleError` and
+    `DataError`.
+    """
+    if mode not in MODES:
+        raise DataError(f"{mode!r} is not a mode of check", hint=did_you_mean(str(mode), MODES) or ", ".join(MODES))
+    file = _rule_file(rules)
+    if key is not None:
+        file = replace(file, key=tuple(key))
+    tell = progress or (lambda phase, done, total: None)
+    tell("reading", 0, 1)
+    source = _Source.of(data, file, tuple(null_values), threads)
+    run = _Run(file, source, threads or _cores(), tell)
+    return run.first() if mode == "first" else run.whole(mode, limit)
+
+
+def read_data(file: RuleFile, data: Any = None) -> pa.Table:
+    """The columns that a file's rules read, of the data or of its `source`."""
+    return _with_types_for_nulls(_Source.of(data, file, (), None).read(), file.rules)
+
+
+def _rule_file(rules: RuleFile | Rule | Sequence[Rule | Sequence[Rule]] | str | Path) -> RuleFile:
+    if isinstance(rules, RuleFile):
+        return rules
+    if isinstance(rules, (str, Path)):
+        return read_rules(rules)
+    if isinstance(rules, Rule):
+        return RuleFile("table", (rules,))
+    # `fd` and `order` give a tuple, a rule for each column
+    flat = tuple(rule for one in rules for rule in ((one,) if isinstance(one, Rule) else one))
+    names = [rule.name for rule in flat]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RuleError(f"more than one rule is named {twice}", hint="give each a name of its own: name=…")
+    return RuleFile("table", flat)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where the rows come from: files, or a table that is in memory already."""
+
+    files: tuple[DataFile, ...]
+    table: pa.Table | None
+    wanted: Wanted
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, data: Any, file: RuleFile, null_values: tuple[str, ...], threads: int | None) -> _Source:
+        columns = frozenset(name for rule in file.rules for name in rule.columns) | frozenset(file.key)
+        wanted = Wanted(columns, file.columns, null_values, threads != 1)
+        kind = None
+        if data is None:
+            data, kind = _paths_of_source(file)
+        if isinstance(data, (str, Path)) or (isinstance(data, (list, tuple)) and data):
+            files = find_files([data] if isinstance(data, (str, Path)) else list(data), kind)
+            return cls(tuple(files), None, wanted, tuple(read_names(files)))
+        table = _as_table(data)
+        return cls((), table, wanted, tuple(table.column_names))
+
+    def read(self) -> pa.Table:
+        """Everything at once."""
+        return read_table(self.files, self.wanted) if self.table is None else self._given(self.table)
+
+    def prefixes(self) -> Iterator[pa.Table]:
+        """What can be read of the table, longer and longer: each at least twice the one before, the last one whole."""
+        batches = (
+            read_batches(self.files, self.wanted, _FIRST_PREFIX)
+            if self.table is None
+            else (self.table.slice(at, _FIRST_PREFIX) for at in range(0, max(1, self.table.num_rows), _FIRST_PREFIX))
+        )
+        pieces: list[pa.Table] = []
+        rows, due, told = 0, _FIRST_PREFIX, -1
+        for piece in batches:
+            pieces.append(piece if self.table is None else self._given(piece))
+            rows += piece.num_rows
+            if rows >= due:
+                yield pa.concat_tables(pieces)
+                due, told = 2 * rows, rows
+        if rows != told:
+            yield pa.concat_tables(pieces)
+
+    def _given(self, table: pa.Table) -> pa.Table:
+        columns = [name for name in dict.fromkeys(table.column_names) if name in self.wanted.columns]
+        for name in columns:
+            if table.column_names.count(name) > 1:
+                raise DataError(f"the table has more than one column {name}", hint="give each a name of its own")
+        return typed(table.select(columns), self.wanted.types, "the table")
+
+
+def _paths_of_source(file: RuleFile) -> tuple[Any, str | None]:
+    given = (file.resolve(os.environ).source or {}) if file.source else {}
+    path = given.get("path") or given.get("paths")
+    if not path:
+        raise DataError("there is no data to check", hint="name it after the rule file, or under `source:` in it")
+    found = [str(one) for one in path] if isinstance(path, (list, tuple)) else str(path)
+    return found, str(given["kind"]) if "kind" in given else None
+
+
+def _as_table(data: Any) -> pa.Table:
+    if isinstance(data, pa.Table):
+        return data
+    try:
+        return pa.table(data)
+    except (TypeError, ValueError, pa.ArrowException) as error:
+        raise DataError(
+            f"{type(data).__name__} is not data that can be checked: {str(error)[:120]}",
+            hint="give a path, an Arrow table, or a pandas or Polars frame",
+        ) from None
+
+
+class _Run:
+    """One check: the rules of a file over one source."""
+
+    def __init__(self, file: RuleFile, source: _Source, threads: int, tell: Progress) -> None:
+        self.file, self.source, self.threads, self.tell = file, source, threads, tell
+
+    def whole(self, mode: Mode, limit: int | None) -> Report:
+        """Counts every rule over the whole table; lists when the report is read."""
+        table = self.source.read()
+        bound, codes, names = self._prepared(table, self.file.rules)
+        counted = self._counted(bound, codes, keep=mode == "list" and limit != 0)
+
+        def pieces() -> Iterator[Violations]:
+            for one, (tally, _) in zip(bound, counted, strict=True):
+                involved = tally.involved if limit is None and tally.violations > tally.rows_involved else None
+                texts = RowTexts(names, one.rule.columns, None if involved is None else rows_of(involved))
+                for pairs in list_rule(one, codes, names, tally, limit):
+                    yield Violations(one.rule, pairs, names, texts)
+
+        results = tuple(
+            RuleResult(one.rule, tally.violations, tally.rows_involved, seconds)
+            for one, (tally, seconds) in zip(bound, counted, strict=True)
+        )
+        listed = pieces if mode == "list" else lambda: iter(())
+        return Report(self.file.table, table.num_rows, mode, results, limit, listed)
+
+    def first(self) -> Report:
+        """The first violation of each rule, from the shortest prefix that has one."""
+        pending = {rule.name: rule for rule in self.file.rules}
+        found: dict[str, Violations] = {}
+        seconds = dict.fromkeys(pending, 0.0)
+        rows = 0
+        for prefix in self.source.prefixes():
+            rows = prefix.num_rows
+            bound, codes, names = self._prepared(prefix, tuple(pending.values()))
+            for one, (tally, took) in zip(bound, self._counted(bound, codes, keep=True), strict=True):
+                seconds[one.rule.name] += took
+                if tally.violations:
+                    pairs = next(list_rule(one, codes, names, tally, 1))
+                    found[one.rule.name] = Violations(one.rule, pairs, names, RowTexts(names, one.rule.columns))
+                    del pending[one.rule.name]
+            if not pending:
+                break
+        results = tuple(RuleResult(rule, int(rule.name in found), None, seconds[rule.name]) for rule in self.file.rules)
+        pieces = [found[rule.name] for rule in self.file.rules if rule.name in found]
+        return Report(self.file.table, rows, "first", results, 1, lambda: iter(pieces))
+
+    def _prepared(self, table: pa.Table, rules: Sequence[Rule]) -> tuple[tuple[BoundRule, ...], ExactCodes, RowNames]:
+        table = _with_types_for_nulls(table, rules)
+        self.tell("encoding", 0, 1)
+        # Columns that no rule reads are known by name only: enough to hint at them.
+        unread: dict[str, ColumnType | str] = dict.fromkeys(self.source.names, "of no rule")
+        bound = replace(self.file, rules=tuple(rules)).bind({**unread, **schema_of(table.schema)})
+        return bound, ExactCodes(table, bound), name_rows(table, self.file.key)
+
+    def _counted(self, bound: Sequence[BoundRule], codes: ExactCodes, keep: bool) -> list[tuple[Tally, float]]:
+        """Every rule's counts and time. Rules with fewer equalities go first: others build on their work."""
+        done = 0
+
+        def count(one: BoundRule) -> tuple[Tally, float]:
+            nonlocal done
+            began = perf_counter()
+            tally = count_rule(one, codes, keep)
+            done += 1
+            self.tell(f"rule {one.rule.name}", done, len(bound))
+            return tally, perf_counter() - began
+
+        order = sorted(range(len(bound)), key=lambda at: sum(pair.op is Op.EQ for pair in bound[at].pairs))
+        if self.threads == 1 or len(bound) == 1:
+            found = [count(bound[at]) for at in order]
+        else:
+            with ThreadPoolExecutor(self.threads) as pool:
+                found = list(pool.map(count, (bound[at] for at in order)))
+        return [outcome for _, outcome in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
+
+
+def _with_types_for_nulls(table: pa.Table, rules: Sequence[Rule]) -> pa.Table:
+    """Columns without any value get the type of what they are compared with: they can violate nothing anyway."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_null(field.type):
+            table = table.set_column(at, field.name, pa.nulls(table.num_rows, _partner_type(field.name, table, rules)))
+    return table
+
+
+def _partner_type(name: str, table: pa.Table, rules: Sequence[Rule]) -> pa.DataType:
+    for rule in rules:
+        for predicate in rule.predicates:
+            sides = (predicate.left, predicate.right)
+            if not any(isinstance(side, Column) and side.name == name for side in sides):
+                continue
+            for side in sides:
+                if isinstance(side, Constant):
+                    return pa.scalar(side.value).type
+                if side.name != name and side.name in table.column_names:
+                    kind = table.schema.field(side.name).type
+                    if not pa.types.is_null(kind):
+                        return kind
+    return pa.string()

@@ -1,0 +1,310 @@
+"""Reading a table: CSV, Parquet, JSON lines, Arrow and Delta, one file or many, only the columns that are asked for.
+
+Every file's columns end up in one type each. Where files or values disagree the rule is: the type given under
+`columns:`; else one that holds every value exactly; else, in CSV, text; else an error that names the column and both
+files. Rows keep the order of the files. Errors say where and never show a row's values. Cost: one pass over the wanted
+columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from weever_stream.check.delimited import TEXT, beyond_doubles, read_delimited, read_header
+from weever_stream.check.sources import DataFile, find_files
+from weever_stream.errors import DataError, Place
+from weever_stream.rules.types import ColumnType, type_of_arrow
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow.parquet as pq
+    from deltalake import DeltaTable
+
+__all__ = ["Wanted", "read_batches", "read_names", "read_schema", "read_table", "typed"]
+
+_CHANGED = re.compile(r"Column\(/?(.*?)\) (?:changed from (\w+) to (\w+)|was specified twice) in row (\d+)")
+_ROW = re.compile(r"in row (\d+)")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to read: columns by name, types that override what is found, texts that mean null in CSV."""
+
+    columns: frozenset[str]
+    types: Mapping[str, ColumnType] = field(default_factory=dict)
+    null_values: tuple[str, ...] = ()
+    threads: bool = True
+
+
+def read_names(files: Sequence[DataFile]) -> list[str]:
+    """All column names of the first file, without reading its rows."""
+    file = files[0]
+    names = read_header(file) if file.format == "csv" else _names(file)
+    return [*names, *(name for name in file.partition if name not in names)]
+
+
+def read_schema(path: str | Path) -> pa.Schema:
+    """The columns of a file, glob or folder with their types; text formats are read whole, because values tell them."""
+    files = find_files([path])
+    if files[0].format in ("csv", "json"):
+        return read_table(files, Wanted(frozenset(read_names(files)))).schema
+    with _explaining(files[0]):
+        schema = _schema(files[0])
+    for name in files[0].partition:
+        schema = schema if name in schema.names else schema.append(pa.field(name, pa.string()))
+    return schema
+
+
+def _names(file: DataFile) -> list[str]:
+    with _explaining(file):
+        return list(_schema(file).names)
+
+
+def read_table(files: Sequence[DataFile], wanted: Wanted) -> pa.Table:
+    """The wanted columns of all files, as far as they exist. Raises `DataError` where a file lacks one others have."""
+    tables = [_read_file(file, wanted) for file in files]
+    for file, table in zip(files, tables, strict=True):
+        if missing := set(tables[0].column_names) ^ set(table.column_names):
+            name = sorted(missing)[0]
+            without = file if name in tables[0].column_names else files[0]
+            raise DataError(f"{without} has no column {name}, which other files have", hint="are these of one table?")
+    if len(tables) == 1:
+        return tables[0]
+    if files[0].format == "csv":
+        tables = _agreed_texts(files, tables, wanted)
+    return _concatenated(files, tables)
+
+
+def read_batches(files: Sequence[DataFile], wanted: Wanted, rows: int) -> Iterator[pa.Table]:
+    """The table piece by piece, each of about `rows` rows where the format allows it, else file by file."""
+    if len(files) == 1 and files[0].format == "parquet" and not files[0].partition:
+        with _explaining(files[0]):
+            file = _parquet(files[0])
+            _refuse_repeats(files[0], file.schema_arrow.names, wanted)
+            columns = [name for name in file.schema_arrow.names if name in wanted.columns]
+            for batch in file.iter_batches(rows, columns=columns, use_threads=wanted.threads):
+                yield typed(pa.Table.from_batches([batch]), wanted.types, str(files[0]))
+    else:
+        yield from _sliced(read_table(files, wanted), rows)
+
+
+def _sliced(table: pa.Table, rows: int) -> Iterator[pa.Table]:
+    for start in range(0, max(1, table.num_rows), rows):
+        yield table.slice(start, rows)
+
+
+def _read_file(file: DataFile, wanted: Wanted) -> pa.Table:
+    if file.format == "csv":
+        table = read_delimited(file, wanted.columns, wanted.types, wanted.null_values, wanted.threads)
+    else:
+        with _explaining(file):
+            table = _READERS[file.format](file, wanted)
+    for name, text in file.partition.items():
+        if name in wanted.columns and name not in table.column_names:
+            null = text in ("__HIVE_DEFAULT_PARTITION__", "")
+            table = table.append_column(name, pa.array([None if null else text] * table.num_rows, pa.string()))
+    return typed(table, wanted.types, str(file))
+
+
+@contextmanager
+def _explaining(file: DataFile) -> Iterator[None]:
+    """Turns what Arrow and Delta raise into an error that names the file, and the row and column where known."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise _explained(file, str(error)) from None
+    except Exception as error:  # deltalake's errors share no root with anything
+        if file.format != "delta":
+            raise
+        raise _explained(file, str(error)) from None
+
+
+def _explained(file: DataFile, text: str) -> DataError:
+    if "Empty JSON" in text or not (file.format == "delta" or file.path.stat().st_size):
+        return DataError(f"{file} is empty", hint="an empty table still needs its columns; or leave the file out")
+    if found := _CHANGED.search(text):
+        column, one, other, row = found.groups()
+        place = Place(file=str(file), line=int(row) + 1)
+        if one is None:
+            return DataError(f"column {column} stands twice in one row", place=place)
+        if not column:
+            return DataError("the line is not a JSON object", place=place, hint="one object a line: JSON lines")
+        return DataError(
+            f"column {column} is a {one} in earlier rows and a {other} here",
+            place=place,
+            hint="mend the value, or write the whole column as text",
+        )
+    if file.format == "json" and (found := _ROW.search(text)):
+        place = Place(file=str(file), line=int(found[1]) + 1)
+        return DataError("the line is not JSON", place=place, hint="one object a line: JSON lines")
+    reason = re.split(r"[:.] ", text)[0][:120]
+    return DataError(f"{file} cannot be read as {file.format}: {reason}", hint="is it complete, and of this format?")
+
+
+def _schema(file: DataFile) -> pa.Schema:
+    """The schema of a file that carries one (JSON lines are read for it)."""
+    if file.format == "parquet":
+        return _parquet(file).schema_arrow
+    if file.format == "arrow":
+        return _arrow(file).schema
+    if file.format == "json":
+        return _json(file, None).schema
+    return pa.schema(_delta(file).schema().to_arrow())
+
+
+def _parquet(file: DataFile) -> pq.ParquetFile:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(file.path, memory_map=True)
+
+
+def _read_parquet(file: DataFile, wanted: Wanted) -> pa.Table:
+    opened = _parquet(file)
+    names = opened.schema_arrow.names
+    _refuse_repeats(file, names, wanted)
+    columns = [name for name in names if name in wanted.columns]
+    # A dotted name would mean a field of a struct to Arrow; such a table is read whole and cut afterwards.
+    whole = any("." in name for name in columns)
+    return opened.read(columns=None if whole else columns, use_threads=wanted.threads).select(columns)
+
+
+def _arrow(file: DataFile) -> pa.RecordBatchReader:
+    """The batches of an Arrow file or stream; Feather is the former."""
+    source = pa.memory_map(str(file.path)) if not file.compressed else pa.input_stream(str(file.path))
+    try:
+        opened = pa.ipc.open_file(source)
+    except pa.ArrowInvalid:
+        source.seek(0)
+        return pa.ipc.open_stream(source)
+    batches = (opened.get_batch(i) for i in range(opened.num_record_batches))
+    return pa.RecordBatchReader.from_batches(opened.schema, batches)
+
+
+def _read_arrow(file: DataFile, wanted: Wanted) -> pa.Table:
+    reader = _arrow(file)
+    _refuse_repeats(file, reader.schema.names, wanted)
+    return reader.read_all().select([name for name in reader.schema.names if name in wanted.columns])
+
+
+def _json(file: DataFile, wanted: Wanted | None, exact: str | None = None) -> pa.Table:
+    """JSON lines, one column in whole numbers if asked. An object longer than Arrow's block makes the block grow."""
+    import pyarrow.json as arrow_json
+
+    block = 1 << 24
+    whole = None if exact is None else pa.schema([(exact, pa.decimal128(38, 0))])
+    while True:
+        try:
+            options = arrow_json.ReadOptions(use_threads=wanted is None or wanted.threads, block_size=block)
+            return arrow_json.read_json(file.path, options, arrow_json.ParseOptions(explicit_schema=whole))
+        except pa.ArrowInvalid as error:
+            if "straddling" not in str(error) or block > 2**30:
+                raise
+            block *= 8
+
+
+def _read_json(file: DataFile, wanted: Wanted) -> pa.Table:
+    table = _json(file, wanted)
+    table = table.select([name for name in table.column_names if name in wanted.columns])
+    for at, name in enumerate(table.column_names):
+        if beyond_doubles(table[name]):
+            with suppress(pa.ArrowInvalid):  # not whole numbers, then: doubles are what they are
+                table = table.set_column(at, name, _json(file, wanted, name)[name])
+    return table
+
+
+def _delta(file: DataFile) -> DeltaTable:
+    from deltalake import DeltaTable
+
+    return DeltaTable(str(file.path))
+
+
+def _read_delta(file: DataFile, wanted: Wanted) -> pa.Table:
+    table = _delta(file)
+    columns = [field.name for field in table.schema().fields if field.name in wanted.columns]
+    return table.to_pyarrow_table(columns=columns)
+
+
+_READERS = {"parquet": _read_parquet, "arrow": _read_arrow, "json": _read_json, "delta": _read_delta}
+
+
+def _refuse_repeats(file: DataFile, names: Sequence[str], wanted: Wanted) -> None:
+    for name in wanted.columns:
+        if names.count(name) > 1:
+            raise DataError(f"{file} has {names.count(name)} columns {name}", hint="give each a name of its own")
+
+
+def typed(table: pa.Table, types: Mapping[str, ColumnType], source: str) -> pa.Table:
+    """The table with some columns in the given types. Raises `DataError` at the first value that does not fit."""
+    for at, name in enumerate(table.column_names):
+        wanted = types.get(name)
+        if wanted is None or type_of_arrow(table.schema.field(name).type) == wanted:
+            continue
+        target = wanted.to_arrow()
+        try:
+            table = table.set_column(at, name, table[name].cast(target))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            if isinstance(error, pa.ArrowNotImplementedError):
+                raise DataError(
+                    f"{source}: column {name} is of type {table[name].type} and cannot become a {wanted}",
+                    hint="change its type under `columns:`",
+                ) from None
+            row = _first_misfit(table[name], target)
+            raise DataError(
+                f"{source}: column {name}: the value in row {row + 1} is not a {wanted}",
+                hint="mend the value, or change the type under `columns:`",
+            ) from None
+    return table
+
+
+def _first_misfit(column: pa.ChunkedArray, target: pa.DataType) -> int:
+    """The first row that cannot be cast, by halving."""
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            column.slice(low, middle - low).cast(target)
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return low
+
+
+def _agreed_texts(files: Sequence[DataFile], tables: list[pa.Table], wanted: Wanted) -> list[pa.Table]:
+    """CSV columns that are text in one file are read as text in all: nothing else holds all of their values."""
+    mixed = {}
+    for name in tables[0].column_names:
+        kinds = {table.schema.field(name).type for table in tables} - {pa.null()}
+        if len(kinds) > 1 and not all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds):
+            mixed[name] = TEXT
+    if not mixed:
+        return tables
+    for i, file in enumerate(files):
+        texts = read_delimited(file, frozenset(mixed), mixed, wanted.null_values, wanted.threads)
+        for name in texts.column_names:
+            tables[i] = tables[i].set_column(tables[i].column_names.index(name), name, texts[name])
+    return tables
+
+
+def _concatenated(files: Sequence[DataFile], tables: Sequence[pa.Table]) -> pa.Table:
+    names = tables[0].column_names
+    try:
+        return pa.concat_tables([table.select(names) for table in tables], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        for file, table in zip(files, tables, strict=True):
+            for name in names:
+                one, other = tables[0].schema.field(name).type, table.schema.field(name).type
+                if type_of_arrow(one) != type_of_arrow(other):
+                    raise DataError(
+                        f"column {name} is of type {one} in {files[0]} and {other} in {file}",
+                        hint="give its type under `columns:`",
+                    ) from None
+        raise

@@ -1,0 +1,165 @@
+"""A report as text for people: a line per rule, then pairs side by side with the compared values marked.
+
+Values are data: control characters are escaped, long ones are cut, and nothing in them is taken for markup.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import IO, TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from weever_stream.rules import write_rule
+from weever_stream.rules.model import Column, Constant
+
+if TYPE_CHECKING:
+    from weever_stream.check import Report, RuleResult, Violations
+    from weever_stream.rules import Predicate
+
+__all__ = ["printable", "show_report"]
+
+_WIDTH = 40
+_STYLES = {"info": "cyan", "warning": "yellow", "error": "red", "critical": "bold white on red"}
+_SIGNS = {"!=": "≠", "<=": "≤", ">=": "≥"}
+
+
+def printable(value: object, width: int = _WIDTH) -> str:
+    """A value as text of bounded length without control characters.
+
+    >>> printable("a\\tb")
+    'a\\\\tb'
+    """
+    if value is None:
+        return "null"
+    text = value if isinstance(value, str) else _plain(value)
+    cut = text[: width * 4]
+    safe = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut)
+    return safe if len(safe) <= width and len(cut) == len(text) else safe[: width - 1] + "…"
+
+
+def _plain(value: object) -> str:
+    from weever_stream.detect.identity import plain  # loads the engine: only once there is a value to show
+
+    return plain(value)
+
+
+def show_report(report: Report, out: IO[bytes], to_terminal: bool) -> None:
+    """Writes a report for people."""
+    text = io.TextIOWrapper(out, "utf-8", "replace", write_through=True)
+    try:
+        console = Console(file=text, highlight=False, soft_wrap=True, force_terminal=None if to_terminal else False)
+        console.print(_summary(report))
+        listed: dict[str, int] = {}
+        for piece in report.violations():
+            if piece.rule.name not in listed:
+                _heading(console, report, piece)
+            listed[piece.rule.name] = listed.get(piece.rule.name, 0) + len(piece.pairs)
+            _pairs(console, piece)
+        _close(console, report, listed)
+    finally:
+        text.detach()
+
+
+def _summary(report: Report) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("rule", overflow="fold")
+    table.add_column("severity")
+    for heading in ("violations", "rows involved", "time"):
+        table.add_column(heading, justify="right")
+    for result in report.results:
+        style = _STYLES[result.rule.severity] if result.violations else "green"
+        table.add_row(
+            Text(printable(result.rule.name, 80)),
+            Text(result.rule.severity, style=style if result.violations else ""),
+            Text(_violations(report, result), style=style),
+            "-" if result.rows_involved is None else f"{result.rows_involved:,}",
+            f"{result.seconds:.3f} s",
+        )
+    return table
+
+
+def _violations(report: Report, result: RuleResult) -> str:
+    some = report.mode == "first" and result.violations
+    return "at least 1" if some else f"{result.violations:,}"
+
+
+def _heading(console: Console, report: Report, piece: Violations) -> None:
+    console.print()
+    name = Text(printable(piece.rule.name, 80), style=_STYLES[piece.rule.severity])
+    console.print(name + Text(f"  {printable(write_rule(piece.rule), 400)}", style="dim"))
+    if piece.rule.description:
+        console.print(Text(f"  {printable(piece.rule.description, 400)}"))
+
+
+def _pairs(console: Console, piece: Violations) -> None:
+    from weever_stream.detect.identity import python_values
+
+    left, right = piece.sides()
+    sides = {"t": {name: python_values(left[name]) for name in left.column_names}}
+    if right is not None:
+        sides["s"] = {name: python_values(right[name]) for name in right.column_names}
+    for at in range(len(piece.pairs)):
+        rows = {row: {name: values[at] for name, values in columns.items()} for row, columns in sides.items()}
+        console.print(_pair(piece, rows))
+
+
+def _pair(piece: Violations, rows: dict[str, dict[str, object]]) -> Text:
+    """One violation: the names of its rows, then a line for each comparison, values on both sides of its sign."""
+    lines = []
+    for name in piece.names.columns:
+        cells = [Text(printable(name), style="bold"), Text(printable(rows["t"][name]), style="bold"), Text()]
+        if "s" in rows:
+            cells += [Text(printable(name), style="bold"), Text(printable(rows["s"][name]), style="bold")]
+        lines.append(cells)
+    lines += [_comparison(predicate, rows) for predicate in piece.rule.predicates]
+    widths = [max(line[at].cell_len for line in lines if at < len(line)) for at in range(max(map(len, lines)))]
+    drawn = []
+    for line in lines:
+        text = Text(" ")
+        for cell, width in zip(line, widths, strict=False):
+            text.append(" ").append(cell).append(" " * (width - cell.cell_len + (cell is not line[-1])))
+        text.rstrip()
+        drawn.append(text)
+    return Text("\n").join(drawn)
+
+
+def _comparison(predicate: Predicate, rows: dict[str, dict[str, object]]) -> list[Text]:
+    """A predicate with the values that satisfied it: column and value, sign, column and value."""
+    cells: list[Text] = []
+    alone = len(rows) == 2 and len(predicate.rows) == 1
+    for at, side in enumerate((predicate.left, predicate.right)):
+        if isinstance(side, Constant):
+            cells += [Text(), Text(printable(side.value), style="yellow")]
+        else:
+            assert isinstance(side, Column)
+            name = f"{side.row}.{side.name}" if alone else side.name
+            lead = "" if at else "  "
+            cells += [
+                Text(lead + printable(name), style="dim"),
+                Text(printable(rows[side.row][side.name]), style="yellow"),
+            ]
+        if not at:
+            cells.append(Text(_SIGNS.get(predicate.op.symbol, predicate.op.symbol), style="bold"))
+    return cells
+
+
+def _close(console: Console, report: Report, listed: dict[str, int]) -> None:
+    for result in report.results:
+        more = result.violations - listed.get(result.rule.name, 0)
+        if report.mode == "list" and more > 0 and report.limit:
+            console.print(
+                Text(
+                    f"\n{printable(result.rule.name, 80)}: {more:,} more; --limit lists more, --format csv all",
+                    style="dim",
+                )
+            )
+    broken = sum(1 for result in report.results if result.violations)
+    rules = len(report.results)
+    verdict = "all hold" if not broken else f"{broken} violated"
+    console.print(
+        Text(f"\n{printable(report.table, 80)}: {report.rows:,} rows, {rules} rule{'s' * (rules != 1)}, {verdict}")
+    )
