@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from weever_stream.index.arrays import booleans
 from weever_stream.index.codes import Coding, encode, flatten, in_domain
 from weever_stream.index.codes import coding as coding_of
 from weever_stream.rules.model import Column, Op
@@ -72,7 +73,7 @@ def compare_values(left: pa.Array, op: Op, right: pa.Array, domain: ColumnType) 
     if one.type != other.type:
         one, other = one.cast(pa.large_string()), other.cast(pa.large_string())
     outcome = _BY_VALUE[op](one, other[0] if len(other) == 1 and len(one) != 1 else other)
-    return np.asarray(outcome.fill_null(False).to_numpy(zero_copy_only=False))
+    return booleans(outcome)
 
 
 def _compare_codes(left: pa.Array, op: Op, right: pa.Array, how: Coding) -> Mask:

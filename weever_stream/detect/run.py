@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from weever_stream.index.arrangement import arrange, outgrown
-from weever_stream.index.tree import ALIVE, FANOUT, LEAF, Arrangement, Entries, Tree
+from weever_stream.index.tree import ALIVE, FANOUT, LEAF, Arrangement, Entries, Kept, Tree
 from weever_stream.index.tuples import TupleSet
 
 if TYPE_CHECKING:
@@ -117,14 +117,14 @@ class Run:
         for side in shape.stored:
             trees[side] = _merged_tree(side, shape, larger.trees[side], kept[0], smaller.trees[side], kept[1])
         table = joined([_living(self), _living(other)])
-        order = np.concatenate([self.order[mine >= 0], other.order[theirs >= 0]])
+        order = np.concatenate([_living_order(self), _living_order(other)])
         return Run(serial, table, order, tuple(trees))
 
     def rewritten(self, serial: int, shape: Shape) -> Run:
         """The same living rows without the dead."""
         kept = self.dead.kept(0)
         trees = tuple(_rewritten_tree(side, shape, tree, kept) for side, tree in enumerate(self.trees))
-        return Run(serial, _living(self), self.order[kept >= 0], trees)
+        return Run(serial, _living(self), _living_order(self), trees)
 
     def _check(self, shape: Shape) -> None:
         """Asserts every invariant of the run and its parts."""
@@ -157,6 +157,10 @@ def _living(run: Run) -> pa.RecordBatch:
     return run.table if not len(run.dead) else run.table.filter(pa.array(run.dead.mask == 0))
 
 
+def _living_order(run: Run) -> Ints:
+    return run.order if not len(run.dead) else run.order[run.dead.mask == 0]
+
+
 def take_rows(table: pa.RecordBatch, rows: Positions, columns: Sequence[str] | None) -> pa.RecordBatch:
     """Some rows of a batch, all columns or some."""
     return (table if columns is None else table.select(columns)).take(pa.array(rows))
@@ -170,7 +174,7 @@ def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _merged_tree(
-    side: int, shape: Shape, larger: Tree | None, kept: Positions, smaller: Tree | None, smaller_kept: Positions
+    side: int, shape: Shape, larger: Tree | None, kept: Kept, smaller: Tree | None, smaller_kept: Kept
 ) -> Tree:
     """Merges two trees of a side; sorts again only what does not share the larger one's order or has outgrown it."""
     assert larger is not None
@@ -183,16 +187,16 @@ def _merged_tree(
     return larger.merged(kept, smaller, smaller_kept)
 
 
-def _rewritten_tree(side: int, shape: Shape, tree: Tree | None, kept: Positions) -> Tree | None:
+def _rewritten_tree(side: int, shape: Shape, tree: Tree | None, kept: Kept) -> Tree | None:
     if tree is None:
         return None
     entries = _living_entries(tree, kept)
     return shape.build(side, entries, tree.arrangement if tree.self_contained else shape.arrange(side, entries))
 
 
-def _living_entries(tree: Tree, kept: Positions) -> Entries:
+def _living_entries(tree: Tree, kept: Kept) -> Entries:
     entries = tree.entries()
-    return entries.at(kept[entries.rows])
+    return entries.at(kept(entries.rows))
 
 
 def _together(one: Entries, other: Entries) -> Entries:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from weever_stream.detect.identity import key_texts, python_values, values_texts, violation_id
+from weever_stream.index.arrays import booleans
 from weever_stream.index.codes import coding, encode, flatten, in_domain
 from weever_stream.rules.types import ColumnType, type_of_arrow
 
@@ -179,10 +181,5 @@ def _order(one: pa.Array, other: pa.Array) -> tuple[Mask, Mask]:
     if how.exact:
         a, b = encode(one, how)[0], encode(other, how)[0]
         return a > b, a == b
-    import pyarrow.compute as pc
-
     first, second = in_domain(one, domain), in_domain(other, domain)
-    return (
-        pc.greater(first, second).to_numpy(zero_copy_only=False),
-        pc.equal(first, second).to_numpy(zero_copy_only=False),
-    )
+    return booleans(pc.greater(first, second)), booleans(pc.equal(first, second))

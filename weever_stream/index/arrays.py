@@ -1,13 +1,19 @@
-"""Names for the numpy arrays that flow through the index."""
+"""Names for the numpy arrays that flow through the index, and views of Arrow's buffers as such.
+
+Arrow's own `to_numpy` imports pandas where that is installed, which takes longer than a small check does.
+"""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bits", "Bytes", "Ints", "Mask", "Rows"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Bytes", "Ints", "Mask", "Rows", "booleans", "numbers", "present"]
 
 Ints: TypeAlias = NDArray[np.int64]
 """Codes, keys, bounds: anything the kernels compare."""
@@ -15,4 +21,32 @@ Rows: TypeAlias = NDArray[np.int32]
 """Positions of rows in a run or a batch."""
 Mask: TypeAlias = NDArray[np.bool_]
 Bytes: TypeAlias = NDArray[np.uint8]
-Bits: TypeAlias = NDArray[Any]
+
+
+def numbers(array: pa.Array, kind: str) -> NDArray[Any]:
+    """A view of a fixed-width array as numpy numbers of the given kind ("i", "u" or "f"); nulls are any value."""
+    width = array.type.bit_width // 8
+    body = array.buffers()[1]
+    if body is None:
+        return np.empty(0, f"{kind}{width}")
+    return np.frombuffer(body, f"{kind}{width}", len(array), array.offset * width)
+
+
+def booleans(array: pa.Array) -> Mask:
+    """A Boolean array as a mask; nulls are false."""
+    body = _bits(array.buffers()[1], array)
+    return body if not array.null_count else body & present(array)
+
+
+def present(array: pa.Array) -> Mask:
+    """Which values are not null."""
+    validity = array.buffers()[0]
+    return np.ones(len(array), np.bool_) if validity is None else _bits(validity, array)
+
+
+def _bits(packed: pa.Buffer | None, array: pa.Array) -> Mask:
+    if packed is None:
+        return np.zeros(len(array), np.bool_)
+    first, last = array.offset // 8, (array.offset + len(array) + 7) // 8
+    bits = np.unpackbits(np.frombuffer(packed, np.uint8, last - first, first), bitorder="little")
+    return bits[array.offset - 8 * first :][: len(array)].view(np.bool_)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weever_stream.index.hashing import hash_bytes, hash_strings, prefix_strings, prefix_wide
+from weever_stream.index.arrays import booleans, numbers, present
 
 if TYPE_CHECKING:
     from weever_stream.index.arrays import Ints, Mask
@@ -70,7 +70,7 @@ def encode(column: pa.Array | pa.ChunkedArray, how: Coding) -> tuple[Ints, Mask 
         return np.zeros(len(array), np.int64), np.zeros(len(array), np.bool_)
     valid = None
     if array.null_count:
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        valid = present(array)
         if how.domain.kind != "string":
             array = _without_nulls(array)
     return _ENCODERS[how.domain.kind](array, how), valid
@@ -83,21 +83,24 @@ def _without_nulls(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(array.type, len(array), [None, *array.buffers()[1:]], 0, array.offset)
 
 
+def _booleans(array: pa.Array, how: Coding) -> Ints:
+    return booleans(array).astype(np.int64)
+
+
 def _integers(array: pa.Array, how: Coding) -> Ints:
-    # numpy widens small batches several times faster than an Arrow kernel starts
-    return cast("Ints", array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False))
+    kind = "u" if pa.types.is_unsigned_integer(array.type) else "i"
+    return numbers(array, kind).astype(np.int64, copy=False)
 
 
 def _unsigned(array: pa.Array, how: Coding) -> Ints:
-    numbers = array.cast(pa.uint64()).to_numpy(zero_copy_only=False)
-    return cast("Ints", (numbers ^ np.uint64(1 << 63)).view(np.int64))
+    return (numbers(array.cast(pa.uint64()), "u") ^ np.uint64(1 << 63)).view(np.int64)
 
 
 def _floats(array: pa.Array, how: Coding) -> Ints:
     if pa.types.is_decimal(array.type):
         # Arrow's own cast is off by one ulp now and then; from text it rounds correctly, as Spark does.
         array = array.cast(pa.string())
-    return sortable(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    return sortable(numbers(array.cast(pa.float64(), safe=False), "f"))
 
 
 def sortable(numbers: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Ints:
@@ -111,10 +114,10 @@ def sortable(numbers: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Ints:
 def _temporal(array: pa.Array, how: Coding) -> Ints:
     kind, unit = array.type, how.domain.unit
     if pa.types.is_date(kind):
-        days = array.cast(pa.date32()).view(pa.int32()).cast(pa.int64()).to_numpy(zero_copy_only=False)
-        return cast("Ints", days) if how.domain.kind == "date" else _rescaled(days, 86_400 * _PER_SECOND[unit], 1)
-    raw = array.view(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64())
-    return _rescaled(raw.to_numpy(zero_copy_only=False), _PER_SECOND[unit], _PER_SECOND[kind.unit])
+        days = numbers(array.cast(pa.date32()), "i").astype(np.int64)
+        return days if how.domain.kind == "date" else _rescaled(days, 86_400 * _PER_SECOND[unit], 1)
+    ticks = numbers(array, "i").astype(np.int64, copy=False)
+    return _rescaled(ticks, _PER_SECOND[unit], _PER_SECOND[kind.unit])
 
 
 def _rescaled(raw: Ints, to: int, of: int) -> Ints:
@@ -129,16 +132,22 @@ def _rescaled(raw: Ints, to: int, of: int) -> Ints:
 def _decimals(array: pa.Array, how: Coding) -> Ints:
     if how.exact:
         if pa.types.is_integer(array.type):
-            return cast("Ints", array.cast(pa.int64()).to_numpy(zero_copy_only=False) * 10**how.domain.scale)
+            scaled: Ints = _integers(array, how) * np.int64(10**how.domain.scale)
+            return scaled
         narrow = array.cast(pa.decimal128(38, how.domain.scale))
         words = np.frombuffer(narrow.buffers()[1], np.int64).reshape(-1, 2)
-        return words[narrow.offset : narrow.offset + len(narrow), 0].copy()
+        low: Ints = words[narrow.offset : narrow.offset + len(narrow), 0].copy()
+        return low
+    from weever_stream.index.hashing import hash_bytes, prefix_wide
+
     wide = in_domain(array, how.domain)
     words = np.frombuffer(wide.buffers()[1], np.int64).reshape(-1, 4)[wide.offset : wide.offset + len(wide)]
     return hash_bytes(words.view(np.uint8).reshape(-1), 32) if how.form == "hash" else prefix_wide(words)
 
 
 def _strings(array: pa.Array, how: Coding) -> Ints:
+    from weever_stream.index.hashing import hash_strings, prefix_strings  # compiled code that numbers do not need
+
     text = in_domain(array, how.domain)
     return hash_strings(text) if how.form == "hash" else prefix_strings(text)
 
@@ -154,7 +163,7 @@ def in_domain(array: pa.Array, domain: ColumnType) -> pa.Array:
 
 
 _ENCODERS = {
-    "boolean": _integers,
+    "boolean": _booleans,
     "integer": _integers,
     "uint64": _unsigned,
     "float": _floats,

@@ -105,7 +105,7 @@ def _blank(n, n_codes, n_gates, n_equals, keyed, lead, tag, cuts, arranged_at, l
         nodes += width
         levels += 1
     bits = 0
-    while keyed and (n >> bits) > 8:
+    while keyed and (n >> bits) > 2:
         bits += 1
     head = np.zeros(HEADER, np.int64)
     head[0], head[ROWS], head[CODES], head[GATES], head[EQUALS] = MAGIC, n, n_codes, n_gates, n_equals
@@ -251,18 +251,23 @@ def _copy_row(out, to, into, source, of, i, row):
 
 
 @njit(
-    [_new(_i8, _i4, _i8, _i4, types.int64, types.int64)],
+    [_new(_i8, _i4, types.int64, _i8, _i4, types.int64, types.int64, types.int64)],
     cache=True,
     nogil=True,
 )
-def merge(a, a_rows, b, b_rows, leaf, fanout):
-    """The tree of two trees with the same arrangement. `a_rows[old]` is a row's new position, or -1 to leave it out."""
+def merge(a, a_rows, a_shift, b, b_rows, b_shift, leaf, fanout):
+    """The tree of two trees with the same arrangement.
+
+    `a_rows[old]` is a row's new position, or -1 to leave it out; where it is empty all rows stay and move by `a_shift`.
+    """
     in_a, in_b = sections(a), sections(b)
-    n = 0
-    for i in range(a[ROWS]):
-        n += a_rows[a[in_a[1] + i]] >= 0
-    for i in range(b[ROWS]):
-        n += b_rows[b[in_b[1] + i]] >= 0
+    n = a[ROWS] + b[ROWS]
+    if a_rows.shape[0]:
+        for i in range(a[ROWS]):
+            n -= a_rows[a[in_a[1] + i]] < 0
+    if b_rows.shape[0]:
+        for i in range(b[ROWS]):
+            n -= b_rows[b[in_b[1] + i]] < 0
     source, of = (a, in_a) if a[CUTS] >= b[CUTS] else (b, in_b)
     cuts = source[of[10] : of[10] + source[CUTS]].copy()
     W = max(a[GATES], b[GATES])
@@ -280,13 +285,15 @@ def merge(a, a_rows, b, b_rows, leaf, fanout):
             else:
                 from_a = one < other
         if from_a:
-            row = a_rows[a[in_a[1] + i]]
+            row = a[in_a[1] + i]
+            row = a_rows[row] if a_rows.shape[0] else row + a_shift
             if row >= 0:
                 _copy_row(out, to, into, a, in_a, i, row)
                 to += 1
             i += 1
         else:
-            row = b_rows[b[in_b[1] + j]]
+            row = b[in_b[1] + j]
+            row = b_rows[row] if b_rows.shape[0] else row + b_shift
             if row >= 0:
                 _copy_row(out, to, into, b, in_b, j, row)
                 to += 1

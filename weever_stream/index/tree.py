@@ -10,7 +10,7 @@ Costs: build O(n) after a radix sort; merge O(n), reading both trees once; probe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from weever_stream.index.arrays import Bytes, Ints, Rows
 
-__all__ = ["ALIVE", "FANOUT", "LEAF", "PAIRS_AT_ONCE", "Arrangement", "Entries", "Pairs", "Programs", "Tree"]
+__all__ = ["ALIVE", "FANOUT", "LEAF", "PAIRS_AT_ONCE", "Arrangement", "Entries", "Kept", "Pairs", "Programs", "Tree"]
 
 LEAF, FANOUT = 16, 8
 PAIRS_AT_ONCE = 1 << 20
@@ -57,6 +57,17 @@ class Programs:
 
     def __len__(self) -> int:
         return len(self.heads)
+
+
+class Kept(NamedTuple):
+    """Where rows go when runs are joined: each to `rows[position]`, -1 for nowhere; all of them `shift` on if empty."""
+
+    rows: Rows
+    shift: int = 0
+
+    def __call__(self, positions: Rows) -> Rows:
+        """The new positions."""
+        return self.rows[positions] if len(self.rows) else positions + np.int32(self.shift)
 
 
 @dataclass(slots=True, eq=False)
@@ -181,11 +192,13 @@ class Tree:
             )
         )  # fmt: skip
 
-    def merged(self, kept: Rows, other: Tree, other_kept: Rows) -> Tree:
-        """One tree of two that share an arrangement. `kept` maps old row positions to new ones, -1 leaves a row out."""
-        head = self.buffer
+    def merged(self, kept: Kept, other: Tree, other_kept: Kept) -> Tree:
+        """One tree of the rows that are kept of two trees that share an arrangement."""
+        leaf, fanout = int(self.buffer[layout.LEAF]), int(self.buffer[layout.FANOUT])
         return Tree(
-            layout.merge(head, kept, other.buffer, other_kept, int(head[layout.LEAF]), int(head[layout.FANOUT]))
+            layout.merge(
+                self.buffer, kept.rows, kept.shift, other.buffer, other_kept.rows, other_kept.shift, leaf, fanout
+            )
         )
 
     @property

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyroaring import BitMap
 
-from weever_stream.index.tree import ALIVE
+from weever_stream.index.tree import ALIVE, Kept
 
 if TYPE_CHECKING:
     from weever_stream.index.arrays import Bytes, Rows
 
 __all__ = ["TupleSet"]
+
+_NO_ROWS: Rows = np.empty(0, np.int32)
 
 
 class TupleSet:
@@ -50,12 +52,12 @@ class TupleSet:
         if len(self.mask):
             self.mask[rows] = 0
 
-    def kept(self, start: int) -> Rows:
-        """New positions, from `start` on, of the rows that are not in the set; -1 for those that are."""
+    def kept(self, start: int) -> Kept:
+        """Where the rows that are not in the set go when they are numbered from `start` on."""
         if not self.bitmap:
-            return np.arange(start, start + self.n, dtype=np.int32)
+            return Kept(_NO_ROWS, start)
         alive = self.mask[: self.n] == 0
-        return np.where(alive, np.cumsum(alive, dtype=np.int32) + np.int32(start - 1), np.int32(-1))
+        return Kept(np.where(alive, np.cumsum(alive, dtype=np.int32) + np.int32(start - 1), np.int32(-1)))
 
     def _check(self) -> None:
         """Asserts that bitmap and mask say the same."""
