@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Forest"]
 
-_RATIO = 2
+_RATIO = 3
 """A run is merged with the next larger one unless that is at least so many times as large."""
 
 

@@ -22,8 +22,9 @@ from weever_stream.detect.found import Found, cancel, confirmed, resolve
 from weever_stream.detect.rows import Encoder, Rows
 from weever_stream.detect.run import Run, Shape, joined, probe_side, take_rows
 from weever_stream.detect.tail import Tail, scan
+from weever_stream.index.arrangement import UNORDERED
 from weever_stream.index.sorting import sort_rows
-from weever_stream.index.tree import FANOUT, LEAF, Arrangement
+from weever_stream.index.tree import FANOUT, LEAF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -140,7 +141,7 @@ class Shard:
         entries = rows.sides[-1]
         if self.forest.fits_tail(len(rows)):
             return _in_key_order(entries), None
-        tree = self.forest.shape.build(len(self.plan.sides) - 1, entries, Arrangement(at=len(rows)))
+        tree = self.forest.shape.build(len(self.plan.sides) - 1, entries, UNORDERED)
         return tree.entries(), tree
 
     def held(self) -> int:

@@ -14,13 +14,16 @@ from weever_stream.index.layout import ZORDER
 from weever_stream.index.sorting import quantile_cuts, sort_rows
 from weever_stream.index.tree import Arrangement, Entries, Programs, Tree
 
-__all__ = ["arrange", "outgrown"]
+__all__ = ["UNORDERED", "arrange", "outgrown"]
 
 _TRY_FROM = 2048
 """Fewer rows are not worth a choice."""
 _SLICES, _SLICE = 8, 2048
 _PROBES = 256
 _GROWTH = 8
+_FOR_EVER = np.iinfo(np.int64).max // _GROWTH
+UNORDERED = Arrangement(at=_FOR_EVER)
+"""Rows that are found by key alone lie as they come."""
 
 
 def outgrown(arrangement: Arrangement, n: int) -> bool:
@@ -34,10 +37,10 @@ def arrange(entries: Entries, programs: list[Programs]) -> Arrangement:
     Only programs of entries that probe their own side can be tried; where there are none, Z-order is taken.
     """
     n, width = len(entries), entries.codes
-    if width == 0:
-        return Arrangement(at=n)
-    if width == 1 or n < _TRY_FROM:
-        return Arrangement(lead=0, at=n if width > 1 else np.iinfo(np.int64).max // _GROWTH)
+    if width < 2:
+        return UNORDERED if width == 0 else Arrangement(lead=0, at=_FOR_EVER)
+    if n < _TRY_FROM:
+        return Arrangement(lead=0, at=n)
     bits = max(2, min(62 // width, 10 if width > 2 else 11, int(n).bit_length() - 2))
     choices = [Arrangement(ZORDER, quantile_cuts(np.ascontiguousarray(entries.values), bits), n)]
     choices += [Arrangement(lead=column, at=n) for column in _ordered_columns(programs, width)]
