@@ -1,6 +1,7 @@
 """Tells you, the moment it happens, that two rows of your data contradict each other, and again when it is fixed.
 
-    from weever_stream import Detector, check, read_rules
+    from weever_stream import Detector
+    from weever_stream.check import check
 
     check("rules.yaml", "packages.parquet")      # a whole table at once
     Detector("rules.yaml").insert(rows).added    # rows and changes as they come
@@ -15,7 +16,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weever_stream.check import Report, check
     from weever_stream.detect import Deltas, Detector, Violation, Violations
     from weever_stream.errors import WeeverError
     from weever_stream.rules import Rule, RuleFile, fd, order, parse_rule, read_rules, unique
@@ -23,13 +23,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Deltas",
     "Detector",
-    "Report",
     "Rule",
     "RuleFile",
     "Violation",
     "Violations",
     "WeeverError",
-    "check",
     "fd",
     "order",
     "parse_rule",
@@ -38,7 +36,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "check": ("Report", "check"),
     "detect": ("Deltas", "Detector", "Violation", "Violations"),
     "errors": ("WeeverError",),
     "rules": ("Rule", "RuleFile", "fd", "order", "parse_rule", "read_rules", "unique"),

@@ -13,6 +13,7 @@ import json
 import os
 import struct
 import zlib
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,8 @@ def dump_shard(shard: Shard, path: Path, about: Mapping[str, Any]) -> None:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
         raise OutputError(f"{path} could not be written: {error.strerror}", hint="check its folder and space") from None
 
 

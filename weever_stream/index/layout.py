@@ -66,7 +66,7 @@ def _bucket(key, bits):
     return np.int64((np.uint64(key) ^ _SIGN) >> np.uint64(64 - bits))
 
 
-@njit(inline="always")
+@njit([types.UniTuple(types.int64, 2)(_i8, types.int64, types.int64, types.int64)], inline="always", cache=True)
 def key_range(buf, keys, directory, key):
     """The slice of rows that carry a key: a directory look-up, a short search, a gallop to the end."""
     if not buf[KEYED]:

@@ -1,0 +1,51 @@
+"""Pages that show code run it. Catches documentation that no longer holds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from weever_stream.rules import read_rules_text
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md"])
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a language, unindented."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.S | re.M)
+    return ["\n".join(line[len(indent) :] for line in body.splitlines()) for indent, body in found]
+
+
+def test_the_detector_page_runs() -> None:
+    code = "\n".join(blocks(ROOT / "docs" / "detector.md", "python"))
+    assert "Detector.load" in code
+    exec(compile(code, "docs/detector.md", "exec"), {})
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "quickstart.md"], ids=lambda page: page.name)
+def test_rule_files_on_the_first_pages_are_valid(page: Path) -> None:
+    files = blocks(page, "yaml")
+    assert files
+    for file in files:
+        assert read_rules_text(file).rules
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_files_named_on_how_it_works_exist() -> None:
+    text = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    for name in re.findall(r"`(weever_stream/[\w/]+(?:\.py)?/?)`", text):
+        assert (ROOT / name).exists(), name
+
+
+def test_nothing_names_a_place_outside_the_project() -> None:
+    outside = re.compile(r"\.\./shared|/work/|/tmp/w")
+    for file in [*ROOT.glob("weever_stream/**/*.py"), *ROOT.glob("docs/**/*.md"), ROOT / "README.md"]:
+        assert not outside.search(file.read_text(encoding="utf-8")), file
