@@ -72,21 +72,31 @@ def resolve(
     pairs: Pairs, probe: Probe, queries: RowSet, query_rows: Rows, stored: RowSet, sign: int
 ) -> Iterator[Found]:
     """Pairs of a probe as the pairs of its rules, candidates confirmed by their values."""
-    for number, target in enumerate(probe.targets):
-        if len(probe.targets) == 1:
-            mine, theirs = query_rows[pairs.query], pairs.row
+    for number, which in _by_program(pairs, len(probe.targets)):
+        target = probe.targets[number]
+        mine, theirs = query_rows[pairs.query], pairs.row
+        if which is not None:
+            mine, theirs = mine[which], theirs[which]
+        if target.query_is_left:
+            found = Found(target.rule, sign, queries, mine, stored, theirs)
         else:
-            which = np.flatnonzero(pairs.program == number)
-            if not len(which):
-                continue
-            mine, theirs = query_rows[pairs.query[which]], pairs.row[which]
-        left, right = (queries, stored) if target.query_is_left else (stored, queries)
-        left_rows, right_rows = (mine, theirs) if target.query_is_left else (theirs, mine)
-        found = Found(target.rule, sign, left, left_rows, right, right_rows)
+            found = Found(target.rule, sign, stored, theirs, queries, mine)
         if target.verify:
-            found = found.take(confirmed(target, left, left_rows, right, right_rows))
+            assert found.right is not None
+            assert found.right_rows is not None
+            found = found.take(confirmed(target, found.left, found.left_rows, found.right, found.right_rows))
         if len(found):
             yield found
+
+
+def _by_program(pairs: Pairs, programs: int) -> Iterator[tuple[int, Mask | None]]:
+    """Which pairs each program found; None for all of them. Single rows mostly find pairs of a single program."""
+    first = int(pairs.program[0])
+    if programs == 1 or len(pairs) == 1 or (pairs.program == first).all():
+        yield first, None
+        return
+    for number in np.flatnonzero(np.bincount(pairs.program)).tolist():
+        yield number, pairs.program == number
 
 
 def confirmed(target: Target, left: RowSet, left_rows: Rows, right: RowSet, right_rows: Rows) -> Mask:

@@ -11,7 +11,7 @@ its life. Never the number of rows held.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -115,7 +115,7 @@ class Shard:
 
         `drops`: whether there may be any among them.
         """
-        before, held = replace(self.tally), _Held()
+        before, held = vars(self.tally).copy(), _Held()
         try:
             rows = self._encoder.rows(table, order, drops=drops)
             keys = self._keys(rows)
@@ -131,7 +131,7 @@ class Shard:
                 part.dead.add(dying)
             yield from self._difference(rows, held, keys[1] if all_fresh else None, drops=drops)
         except BaseException:
-            self.tally = before
+            self.tally = Tally(**before)
             for part, dying, _ in held:
                 part.dead.discard(dying)
             raise
@@ -221,8 +221,10 @@ class Shard:
 
     def _latest(self, rows: Rows, keys: Entries) -> Rows:
         """One change per key: the last by order, and of equal ones the last that came."""
+        if len(rows) < 2:
+            return rows
         again = keys.keys[1:] == keys.keys[:-1]
-        if len(rows) < 2 or not again.any():
+        if not again.any():
             return rows
         shared = np.zeros(len(rows), np.bool_)
         shared[keys.rows[:-1][again]] = shared[keys.rows[1:][again]] = True

@@ -25,11 +25,16 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 def numbers(array: pa.Array, kind: str) -> NDArray[Any]:
     """A view of a fixed-width array as numpy numbers of the given kind ("i", "u" or "f"); nulls are any value."""
-    width = array.type.bit_width // 8
+    dtype = _DTYPES[kind, array.type.bit_width]
     body = array.buffers()[1]
     if body is None:
-        return np.empty(0, f"{kind}{width}")
-    return np.frombuffer(body, f"{kind}{width}", len(array), array.offset * width)
+        return np.empty(0, dtype)
+    return np.frombuffer(body, dtype, len(array), array.offset * dtype.itemsize)
+
+
+_DTYPES = {(kind, bits): np.dtype(f"{kind}{bits // 8}") for kind in "iu" for bits in (8, 16, 32, 64)} | {
+    ("f", bits): np.dtype(f"f{bits // 8}") for bits in (16, 32, 64)
+}
 
 
 def booleans(array: pa.Array) -> Mask:
