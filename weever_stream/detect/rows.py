@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from weever_stream.index.arrays import Ints, Mask
     from weever_stream.index.arrays import Rows as Positions
 
-__all__ = ["Encoder", "Rows", "stored_equals"]
+__all__ = ["Encoder", "Rows", "joined", "stored_equals", "take_rows"]
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +48,7 @@ class Rows:
 
     def take(self, rows: Positions, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The values of some rows."""
-        return (self.table if columns is None else self.table.select(columns)).take(pa.array(rows))
+        return take_rows(self.table, rows, columns)
 
     def keep(self, kept: Mask) -> Rows:
         """Some of the rows, renumbered."""
@@ -59,6 +59,18 @@ class Rows:
             tuple(entries.at(place[entries.rows]) for entries in self.sides),
             tuple(place[rows][place[rows] >= 0] for rows in self.violating),
         )
+
+
+def take_rows(table: pa.RecordBatch, rows: Positions, columns: Sequence[str] | None) -> pa.RecordBatch:
+    """Some rows of a batch, all columns or some."""
+    return (table if columns is None else table.select(columns)).take(pa.array(rows))
+
+
+def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of several that share a schema."""
+    schema = batches[0].schema
+    arrays = [pa.concat_arrays([batch.column(at) for batch in batches]) for at in range(len(schema))]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class Encoder:

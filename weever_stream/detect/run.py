@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from weever_stream.detect.rows import joined, take_rows
 from weever_stream.index.arrangement import arrange, outgrown
 from weever_stream.index.tree import ALIVE, FANOUT, LEAF, Arrangement, Entries, Kept, Tree
 from weever_stream.index.tuples import TupleSet
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from weever_stream.index.arrays import Rows as Positions
     from weever_stream.index.tree import Pairs, Programs
 
-__all__ = ["Run", "Shape", "joined", "probe_side", "take_rows"]
+__all__ = ["Run", "Shape", "probe_side"]
 
 
 class Shape:
@@ -159,18 +160,6 @@ def _living(run: Run) -> pa.RecordBatch:
 
 def _living_order(run: Run) -> Ints:
     return run.order if not len(run.dead) else run.order[run.dead.mask == 0]
-
-
-def take_rows(table: pa.RecordBatch, rows: Positions, columns: Sequence[str] | None) -> pa.RecordBatch:
-    """Some rows of a batch, all columns or some."""
-    return (table if columns is None else table.select(columns)).take(pa.array(rows))
-
-
-def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of several that share a schema."""
-    schema = batches[0].schema
-    arrays = [pa.concat_arrays([batch.column(at) for batch in batches]) for at in range(len(schema))]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _merged_tree(

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from weever_stream.detect.forest import Forest
 from weever_stream.detect.found import Found, cancel, confirmed, resolve
-from weever_stream.detect.rows import Encoder, Rows
-from weever_stream.detect.run import Run, Shape, joined, probe_side, take_rows
+from weever_stream.detect.rows import Encoder, Rows, joined, take_rows
+from weever_stream.detect.run import Run, Shape, probe_side
 from weever_stream.detect.tail import Tail, scan
 from weever_stream.index.arrangement import UNORDERED
 from weever_stream.index.sorting import sort_rows

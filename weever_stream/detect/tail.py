@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from weever_stream.detect.rows import Rows, stored_equals
-from weever_stream.detect.run import joined, take_rows
+from weever_stream.detect.rows import Rows, joined, stored_equals, take_rows
 from weever_stream.index.probing import EVERY, OTHERS, scan_rows
 from weever_stream.index.tree import ALIVE, PAIRS_AT_ONCE, Entries, Pairs
 from weever_stream.index.tuples import TupleSet
