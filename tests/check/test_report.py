@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from weever_stream.check import Report, check, write_csv, write_json
-from weever_stream.check.digest import short_digests
+from weever_stream.detect.digest import short_digests
 from weever_stream.errors import RuleError
 from weever_stream.rules import Rule, fd, parse_rule
 

@@ -264,9 +264,9 @@ def test_a_detector_agrees_with_nested_loops_under_any_changes():
 
 @pytest.mark.slow
 def test_a_detector_agrees_with_nested_loops_under_many_changes():
-    run_state_machine_as_test(DetectorMachine, settings=settings(max_examples=150, stateful_step_count=30))
+    run_state_machine_as_test(DetectorMachine, settings=settings(max_examples=60, stateful_step_count=20))
 
 
 @pytest.mark.slow
 def test_a_detector_agrees_with_nested_loops_when_its_runs_are_large():
-    run_state_machine_as_test(LargeMachine, settings=settings(max_examples=25, stateful_step_count=15))
+    run_state_machine_as_test(LargeMachine, settings=settings(max_examples=12, stateful_step_count=12))

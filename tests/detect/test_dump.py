@@ -27,13 +27,14 @@ def made(seed: int = 1, rows: int = 900) -> Detector:
 
 
 def row(chance: random.Random, number: int) -> dict[str, object]:
+    a = chance.randrange(50)
     return {
         "id": number,
         "part": "x",
         "zip": chance.choice(["1", "2", None]),
         "city": chance.choice(["Rome", "Paris"]),
-        "a": chance.randrange(50),
-        "b": chance.random(),
+        "a": a,
+        "b": a + 3 * chance.random(),
     }
 
 

@@ -33,7 +33,7 @@ BETWEEN = [
 ]
 INSIDE = [parse_rule(f"t.x {op} t.y", name=f"inside_{name}") for name, op in OPS.items()]
 ALONE = [parse_rule(f"t.x {op} s.x", name=f"alone_{name}") for name, op in OPS.items()]
-TOGETHER = [parse_rule(f"t.x = s.x and t.y {op} s.y", name=f"both_{name}") for name, op in OPS.items() if op != "="]
+TOGETHER = [parse_rule(f"t.x = s.x and t.y {OPS[name]} s.y", name=f"both_{name}") for name in ("ne", "lt", "ge")]
 MIXED = [
     ("int64", "float64"), ("int32", "float32"), ("uint64", "float64"), ("uint64", "int64"), ("uint8", "int64"),
     ("int64", "decimal(38,10)"), ("uint64", "decimal(38,0)"), ("int16", "decimal(5,2)"), ("int64", "decimal(38,38)"),
@@ -79,7 +79,7 @@ def assert_always_agrees(rules: list[Rule], x: Typed, y: Typed, examples: int) -
 
 @pytest.mark.parametrize("name", TYPED)
 def test_a_type_compares_as_the_oracle_does(name: str):
-    assert_always_agrees([*ALONE, *TOGETHER, *BETWEEN, *INSIDE], TYPED[name], TYPED[name], examples=2)
+    assert_always_agrees([*ALONE, *TOGETHER, *BETWEEN[::2], *INSIDE], TYPED[name], TYPED[name], examples=2)
 
 
 @pytest.mark.parametrize(("one", "other"), MIXED)
@@ -129,7 +129,8 @@ def test_a_column_compares_with_constants_as_the_oracle_does(name: str):
     for number, constant in enumerate(constants):
         for op, symbol in OPS.items():
             rules.append(parse_rule(f"t.x {symbol} {constant}", name=f"row_{number}_{op}"))
-            rules.append(parse_rule(f"t.x {symbol} {constant} and t.id < s.id", name=f"pair_{number}_{op}"))
+            if op in ("eq", "lt"):
+                rules.append(parse_rule(f"t.x {symbol} {constant} and t.id < s.id", name=f"pair_{number}_{op}"))
     detector = Detector(rules, key="id", schema=pa.schema([("id", pa.int64()), ("x", kind)]))
     detector.insert(rows)
     if name in ("date", "ntz", "seconds", "instant"):

@@ -55,7 +55,7 @@ def test_codes_keep_the_order_and_equality_of_a_type(name: str, ordered: bool):
     domain = type_of_arrow(typed.arrow)
     assert isinstance(domain, ColumnType)
 
-    @settings(max_examples=8)
+    @settings(max_examples=5)
     @given(columns(typed))
     def keeps(values: list[Any]) -> None:
         assert_keeps(typed, values, coding(domain, ordered=ordered))

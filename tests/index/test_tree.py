@@ -58,14 +58,14 @@ def assert_finds_the_pairs(data: st.DataObject) -> None:
     assert visits >= 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data())
 def test_a_probe_finds_exactly_the_pairs_that_match(data: st.DataObject):
     assert_finds_the_pairs(data)
 
 
 @pytest.mark.slow
-@settings(max_examples=700)
+@settings(max_examples=400)
 @given(st.data())
 def test_a_probe_finds_exactly_the_pairs_that_match_whatever_is_drawn(data: st.DataObject):
     assert_finds_the_pairs(data)
@@ -97,7 +97,7 @@ def as_set(side: Entries) -> set[tuple[Any, ...]]:
     return made
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data())
 def test_merged_trees_hold_the_living_rows_of_both(data: st.DataObject):
     shape = data.draw(shapes)

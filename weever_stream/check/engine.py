@@ -23,12 +23,13 @@ import pyarrow as pa
 from weever_stream.check.count import Tally, count_rule
 from weever_stream.check.exact import ExactCodes
 from weever_stream.check.listing import list_rule, rows_of
-from weever_stream.check.readers import Wanted, read_batches, read_names, read_table, typed
+from weever_stream.check.readers import Wanted, read_batches, read_names, read_table
 from weever_stream.check.report import Mode, Report, RuleResult, Violations
 from weever_stream.check.rownames import RowNames, name_rows
+from weever_stream.check.rowtexts import RowTexts
 from weever_stream.check.sources import DataFile, find_files
-from weever_stream.check.texts import RowTexts
 from weever_stream.errors import DataError, RuleError, did_you_mean
+from weever_stream.index.casting import typed
 from weever_stream.rules import BoundRule, Rule, RuleFile, read_rules, schema_of
 from weever_stream.rules.model import Column, Constant, Op
 

@@ -20,7 +20,9 @@ import pyarrow.compute as pc
 
 from weever_stream.check.keys import Grouping, Part, grouping_of, narrowed, packed
 from weever_stream.errors import DataError
+from weever_stream.index.arrays import numbers, present
 from weever_stream.index.codes import coding, encode, in_domain
+from weever_stream.index.codes import ranks as ranks_of
 from weever_stream.rules.model import Column, Op
 from weever_stream.rules.types import type_of_arrow
 
@@ -200,11 +202,11 @@ def _by_dictionary(table: pa.Table, shared: _Dictionary) -> dict[str, Codes]:
     encoded = together.dictionary_encode().unify_dictionaries()
     if not encoded.num_chunks:
         return {name: Codes(np.empty(0, np.int64), None) for name in shared.columns}
-    ranks = _ranks(encoded.chunk(0).dictionary) if shared.ordered else None
+    ranks = ranks_of(encoded.chunk(0).dictionary) if shared.ordered else None
     places = [chunk.indices for chunk in encoded.chunks]
     nulls = together.null_count > 0
-    values = np.concatenate([pc.fill_null(p, 0).to_numpy(zero_copy_only=False) for p in places]).astype(np.int64)
-    valid = np.concatenate([p.is_valid().to_numpy(zero_copy_only=False) for p in places]) if nulls else None
+    values = np.concatenate([numbers(pc.fill_null(p, 0), "i") for p in places]).astype(np.int64)
+    valid = np.concatenate([present(p) for p in places]) if nulls else None
     if ranks is not None and len(ranks):
         values = ranks[values]
     rows = table.num_rows
@@ -222,10 +224,3 @@ def _plain(column: pa.ChunkedArray, domain: ColumnType, text: pa.DataType) -> pa
         column = column.cast(pa.int64()) if pa.types.is_null(column.type) else column
         return pa.chunked_array([in_domain(chunk, domain) for chunk in column.chunks], pa.decimal256(76, domain.scale))
     return column if column.type == text else column.cast(text)
-
-
-def _ranks(dictionary: pa.Array) -> Ints:
-    """The rank of each distinct value; Arrow sorts strings by their UTF-8 bytes."""
-    ranks = np.empty(len(dictionary), np.int64)
-    ranks[pc.sort_indices(dictionary).to_numpy(zero_copy_only=False)] = np.arange(len(dictionary))
-    return ranks

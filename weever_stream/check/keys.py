@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Grouping",
     "Part",
+    "fits_together",
     "grouping_of",
     "joined",
     "narrowed",
@@ -104,6 +105,11 @@ def joined(high: Part, low: Part) -> tuple[Part, Part]:
     left = (high.left << shift) | low.left
     right = None if high.same and low.same else (high.right << shift) | low.right
     return high.each(left, right, high.bits + low.bits), low
+
+
+def fits_together(*parts: Part) -> bool:
+    """Whether the parts can be joined one after the other without any of them being ranked on the way."""
+    return sum(narrowed(part).bits for part in parts) <= _BITS
 
 
 def reversed_order(part: Part) -> Part:

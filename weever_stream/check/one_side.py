@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weever_stream.check.keys import Part, joined, order_of, packed, ranks, reversed_order, run_starts
+from weever_stream.check.keys import Part, fits_together, joined, order_of, packed, ranks, reversed_order, run_starts
 from weever_stream.rules.model import Op
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ def _two_orders(group: Part, ordered: Sequence[tuple[Op, Part]], keep: bool) -> 
     x_equal, y_equal = x_op in (Op.LE, Op.GE), y_op in (Op.LE, Op.GE)
     # Among equal x, y ascends if those rows are pairs and descends if they are not: then only rows that are equal in
     # both columns are miscounted, and only by `<=`, where each two of them are seen once.
+    plain = fits_together(group, x, y)
     prefix, x = joined(group, x)
     whole, y = joined(prefix, y if x_equal else reversed_order(y))
     rows, order = _sorted(whole, keep)
@@ -149,8 +150,7 @@ def _two_orders(group: Part, ordered: Sequence[tuple[Op, Part]], keep: bool) -> 
     y_sorted = rows & np.int64((1 << y.bits) - 1)
     if not x_equal:
         y_sorted = np.int64((1 << y.bits) - 1) - y_sorted
-    unranked = whole.bits == group.bits + x.bits + y.bits
-    starts = run_starts(x_sorted >> np.int64(x.bits) if unranked else np.sort(group.left))
+    starts = run_starts(x_sorted >> np.int64(x.bits) if plain else np.sort(group.left))
     marks = mark_ascents(x_sorted, y_sorted, starts, x_equal, y_equal)
     pairs = int(count_ascents(y_sorted, starts, y_equal))
     if y_equal:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from weever_stream.check.delimited import TEXT, beyond_doubles, read_delimited, read_header
 from weever_stream.check.sources import DataFile, find_files
 from weever_stream.errors import DataError, Place
+from weever_stream.index.casting import typed
 from weever_stream.rules.types import ColumnType, type_of_arrow
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from deltalake import DeltaTable
 
-__all__ = ["Wanted", "read_batches", "read_names", "read_schema", "read_table", "typed"]
+__all__ = ["Wanted", "read_batches", "read_names", "read_schema", "read_table"]
 
 _CHANGED = re.compile(r"Column\(/?(.*?)\) (?:changed from (\w+) to (\w+)|was specified twice) in row (\d+)")
 _ROW = re.compile(r"in row (\d+)")
@@ -240,42 +241,6 @@ def _refuse_repeats(file: DataFile, names: Sequence[str], wanted: Wanted) -> Non
     for name in wanted.columns:
         if names.count(name) > 1:
             raise DataError(f"{file} has {names.count(name)} columns {name}", hint="give each a name of its own")
-
-
-def typed(table: pa.Table, types: Mapping[str, ColumnType], source: str) -> pa.Table:
-    """The table with some columns in the given types. Raises `DataError` at the first value that does not fit."""
-    for at, name in enumerate(table.column_names):
-        wanted = types.get(name)
-        if wanted is None or type_of_arrow(table.schema.field(name).type) == wanted:
-            continue
-        target = wanted.to_arrow()
-        try:
-            table = table.set_column(at, name, table[name].cast(target))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            if isinstance(error, pa.ArrowNotImplementedError):
-                raise DataError(
-                    f"{source}: column {name} is of type {table[name].type} and cannot become a {wanted}",
-                    hint="change its type under `columns:`",
-                ) from None
-            row = _first_misfit(table[name], target)
-            raise DataError(
-                f"{source}: column {name}: the value in row {row + 1} is not a {wanted}",
-                hint="mend the value, or change the type under `columns:`",
-            ) from None
-    return table
-
-
-def _first_misfit(column: pa.ChunkedArray, target: pa.DataType) -> int:
-    """The first row that cannot be cast, by halving."""
-    low, high = 0, len(column)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            column.slice(low, middle - low).cast(target)
-            low = middle
-        except pa.ArrowInvalid:
-            high = middle
-    return low
 
 
 def _agreed_texts(files: Sequence[DataFile], tables: list[pa.Table], wanted: Wanted) -> list[pa.Table]:

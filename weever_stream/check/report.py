@@ -13,10 +13,12 @@ from typing import IO, TYPE_CHECKING, Literal, TypeAlias
 
 import pyarrow as pa
 
+from weever_stream.detect.texts import contents, ids_of, side_by_side, written
+
 if TYPE_CHECKING:
     from weever_stream.check.listing import Pairs
     from weever_stream.check.rownames import RowNames
-    from weever_stream.check.texts import RowTexts
+    from weever_stream.check.rowtexts import RowTexts
     from weever_stream.index.arrays import Rows
     from weever_stream.rules import Rule
 
@@ -79,24 +81,16 @@ class Violations:
 
     def ids(self) -> pa.Array:
         """The stable id of each violation (see `detect.identity`)."""
-        from weever_stream.check.digest import short_digests
-        from weever_stream.check.texts import side_by_side, written
-
-        left, right = self._both(self.texts.quoted_keys)
-        return short_digests(side_by_side(f"[{written(self.rule.name)},", left, ",", right.fill_null("null"), "]"))
+        return ids_of(self.rule.name, *self._both(self.texts.quoted_keys))
 
     def json_lines(self) -> pa.Array:
         """Each violation as a JSON object on a line of its own, after a comma."""
-        from weever_stream.check.texts import side_by_side, written
-
         left, right = self._both(self.texts.objects)
         head = f',\n{{"rule":{written(self.rule.name)},"id":"'
         return side_by_side(head, self.ids(), '","left":', left, ',"right":', right.fill_null("null"), "}")
 
     def csv_lines(self) -> pa.Array:
         """Each violation as a line of CSV with the columns of `VIOLATION_SCHEMA`."""
-        from weever_stream.check.texts import side_by_side
-
         pieces: list[pa.Array | str] = [f"{_quoted(self.rule.name)},{self.rule.severity},", self.ids()]
         for texts in (*self._both(self.texts.csv_keys), *self._both(self.texts.csv_values)):
             pieces += [",", texts.fill_null("")]
@@ -145,8 +139,6 @@ class Report:
 
 def write_json(report: Report, out: IO[bytes]) -> None:
     """The report as one JSON document, a violation a line."""
-    from weever_stream.check.texts import contents, written
-
     rules = ",\n".join(written(result.as_json()) for result in report.results)
     head = f'{{"version":1,"table":{written(report.table)},"rows":{report.rows},"rules":[\n{rules}\n],"violations":['
     out.write(head.encode("utf-8", "replace"))
@@ -159,8 +151,6 @@ def write_json(report: Report, out: IO[bytes]) -> None:
 
 def write_csv(report: Report, out: IO[bytes]) -> None:
     """The violations as CSV with a header; `left_values` and `right_values` are JSON objects."""
-    from weever_stream.check.texts import contents
-
     out.write((",".join(VIOLATION_SCHEMA.names) + "\n").encode())
     for piece in report.violations():
         out.write(contents(piece.csv_lines()))

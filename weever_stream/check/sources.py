@@ -11,6 +11,7 @@ import glob
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from urllib.parse import unquote
 
 from weever_stream.errors import DataError, did_you_mean
 
@@ -74,7 +75,7 @@ def _expanded(given: str | Path, forced: Format | None) -> list[DataFile]:
         matches = sorted(match for match in glob.glob(str(path), recursive=True) if not _hidden(Path(match).name))
         if not matches:
             raise DataError(f"no file matches {given}", hint="quote the pattern, and check it with ls")
-        return [file for match in matches for file in _expanded(glob.escape(match) and match, forced)]
+        return [file for match in matches for file in _expanded(match, forced)]
     if not path.exists():
         siblings = [sibling.name for sibling in path.parent.iterdir()] if path.parent.is_dir() else []
         raise DataError(f"there is no file {path}", hint=did_you_mean(path.name, siblings) or "check the path")
@@ -94,7 +95,7 @@ def _in_folder(folder: Path, forced: Format | None) -> list[DataFile]:
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         if path.is_file() and not any(_hidden(part) for part in inside.parts):
-            partition = dict(part.split("=", 1) for part in inside.parts[:-1] if "=" in part)
+            partition = dict(unquote(part).split("=", 1) for part in inside.parts[:-1] if "=" in part)
             files.append(DataFile(path, forced or _format(path), partition))
     if not files:
         raise DataError(f"the folder {folder} holds no data", hint=_KNOWN)

@@ -19,9 +19,17 @@ from weever_stream.index.codes import flatten
 if TYPE_CHECKING:
     from weever_stream.index.arrays import Ints, Mask
 
-__all__ = ["CHANGE_TYPE", "CHANGE_TYPES", "VERSION", "ChangeReader", "kinds_of", "order_of", "versions_of"]
+__all__ = [
+    "CHANGE_TYPES",
+    "LAST_SEQUENCE",
+    "ChangeReader",
+    "kinds_of",
+    "order_of",
+    "versions_of",
+    "whole",
+]
 
-CHANGE_TYPE, VERSION = "_change_type", "_commit_version"
+_CHANGE_TYPE, _VERSION = "_change_type", "_commit_version"
 CHANGE_TYPES = {
     "insert": True,
     "upsert": True,
@@ -30,7 +38,7 @@ CHANGE_TYPES = {
     "delete": False,
 }
 """Words of `_change_type`, and whether they put a row or drop it."""
-_LAST_SEQUENCE = (1 << 62) - 1
+LAST_SEQUENCE = (1 << 62) - 1
 
 
 class ChangeReader:
@@ -93,18 +101,18 @@ def whole(data: pa.Table | list[Mapping[str, Any]], puts: Mask, names: Sequence[
 
 def kinds_of(data: pa.Table | list[Mapping[str, Any]]) -> Mask:
     """Which changes are puts, by their `_change_type`."""
-    words = _column(data, CHANGE_TYPE)
+    words = _column(data, _CHANGE_TYPE)
     if words is None:
-        raise DataError(f"there is no column {CHANGE_TYPE}", hint="one of " + ", ".join(CHANGE_TYPES))
+        raise DataError(f"there is no column {_CHANGE_TYPE}", hint="one of " + ", ".join(CHANGE_TYPES))
     for at, word in enumerate(words):
         if word not in CHANGE_TYPES:
-            raise DataError(f"row {at + 1}: unknown {CHANGE_TYPE}", hint="one of " + ", ".join(CHANGE_TYPES))
+            raise DataError(f"row {at + 1}: unknown {_CHANGE_TYPE}", hint="one of " + ", ".join(CHANGE_TYPES))
     return np.array([CHANGE_TYPES[word] for word in words], np.bool_)
 
 
 def versions_of(data: pa.Table | list[Mapping[str, Any]]) -> list[Any] | None:
     """The `_commit_version` of each change, if there is such a column."""
-    return _column(data, VERSION)
+    return _column(data, _VERSION)
 
 
 def order_of(sequence: Any, puts: Mask | bool, n: int) -> Ints:
@@ -114,7 +122,7 @@ def order_of(sequence: Any, puts: Mask | bool, n: int) -> Ints:
         if not (n == 0 and given.shape == (0,)):
             raise DataError("a sequence is one whole number, or one for each change", hint="from 0 to 2^62 - 1")
         given = given.astype(np.int64)
-    if n and (given.min() < 0 or given.max() > _LAST_SEQUENCE):
+    if n and (given.min() < 0 or given.max() > LAST_SEQUENCE):
         raise DataError("a sequence lies outside its range", hint="from 0 to 2^62 - 1")
     return np.full(n, given, np.int64) * 2 + np.asarray(puts, np.int64)
 

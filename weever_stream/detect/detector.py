@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from weever_stream.detect.changes import ChangeReader, kinds_of, order_of, versions_of, whole
+from weever_stream.detect.changes import LAST_SEQUENCE, ChangeReader, kinds_of, order_of, versions_of, whole
 from weever_stream.detect.dump import dump_shard, load_shard
 from weever_stream.detect.intake import ROW_NUMBER, arrow_schema, infer_schema, to_table
 from weever_stream.detect.plan import plan
 from weever_stream.detect.shard import Shard, Tally
 from weever_stream.detect.violations import Deltas, Violations
 from weever_stream.errors import DataError, DetectorError, RuleError, StateError, did_you_mean
+from weever_stream.index.casting import typed
 from weever_stream.index.tree import FANOUT, LEAF
 from weever_stream.rules import Rule, RuleFile, bind_all, parse_rule, read_rules, schema_of
 from weever_stream.rules.types import ColumnType
@@ -59,7 +60,9 @@ class Detector:
         self._sequenced = False
         self._engine: tuple[Shard, ChangeReader] | None = None
         if schema is not None:
-            self._start(arrow_schema(schema))
+            given = {name: kind.to_arrow() for name, kind in file.columns.items()}
+            known = {field.name: field.type for field in arrow_schema(schema)}
+            self._engine = self._made(arrow_schema({**known, **given}))
 
     # Changes
 
@@ -87,9 +90,11 @@ class Detector:
         if not len(data):
             return self._nothing()
         puts, versions = kinds_of(data), versions_of(data)
-        data = whole(data, puts, self._needed())
-        shard, reader = self._engine or self._start(infer_schema(data, self._needed()))
-        return self._apply(shard, reader.mixed(data, puts), versions, put=puts)
+        data = self._typed(whole(data, puts, self._needed()))
+        shard, reader = engine = self._engine or self._made(infer_schema(data, self._needed(), self._overrides))
+        batch = reader.mixed(data, puts)
+        self._engine = engine
+        return self._apply(shard, batch, versions, put=puts)
 
     # Questions
 
@@ -128,7 +133,7 @@ class Detector:
         detector = cls(rules, **options)
         schema, about, fill = load_shard(Path(path))
         try:
-            shard, _ = detector._start(schema)
+            shard, _ = detector._engine = detector._made(schema)
         except (RuleError, DataError) as error:
             raise StateError(
                 f"{path} was written for other rules or another key: {error.message}",
@@ -149,9 +154,9 @@ class Detector:
 
     # Inside
 
-    def _start(self, schema: pa.Schema) -> tuple[Shard, ChangeReader]:
+    def _made(self, schema: pa.Schema) -> tuple[Shard, ChangeReader]:
         """Binds the rules to a schema and makes the empty shard."""
-        found = {**schema_of(schema), **self._overrides}
+        found = schema_of(schema)
         types: dict[str, ColumnType] = {}
         for name in self.key:
             kind = found.get(name)
@@ -164,11 +169,12 @@ class Detector:
                 raise DataError(f"{ROW_NUMBER} is the row's number here, not a column", hint="rename it, or give a key")
             types[ROW_NUMBER] = ColumnType("integer")
         made = plan(bind_all(self.rules, found), types)
-        stored = pa.schema([(name, _stored_type(schema, name, found)) for name in made.columns])
+        numbers = [] if self.key else [(ROW_NUMBER, pa.int64())]
+        known = [(name, schema.field(name).type) for name in made.columns if name != ROW_NUMBER]
+        stored = pa.schema([*numbers, *known])
         leaf, fanout = self._size
         shard = Shard(made, stored, remember_drops=self._sequenced, leaf=leaf, fanout=fanout)
-        self._engine = shard, ChangeReader(stored, made.key, numbered=not self.key)
-        return self._engine
+        return shard, ChangeReader(stored, made.key, numbered=not self.key)
 
     def _started(self, doing: str) -> tuple[Shard, ChangeReader]:
         if self._engine is None:
@@ -183,15 +189,20 @@ class Detector:
         read = {name for rule in self.rules for name in rule.columns}
         return [*self.key, *sorted(read - set(self.key))]
 
+    def _typed(self, data: pa.Table | list[Mapping[str, Any]]) -> pa.Table | list[Mapping[str, Any]]:
+        """The data with the columns that the rule file types in those types."""
+        return typed(data, self._overrides, "the rows") if self._overrides and isinstance(data, pa.Table) else data
+
     def _nothing(self) -> Deltas:
         return Deltas(self._engine[0].plan if self._engine else plan(()), [])
 
     def _put(self, rows: Any, sequence: Any, *, strict: bool) -> Deltas:
-        data = to_table(rows)
+        data = self._typed(to_table(rows))
         if not len(data):
             return self._nothing()
-        shard, reader = self._engine or self._start(infer_schema(data, self._needed()))
+        shard, reader = engine = self._engine or self._made(infer_schema(data, self._needed(), self._overrides))
         batch = reader.puts(data, shard.numbered + 1)
+        self._engine = engine  # only now: rows that are refused leave no schema behind
         if strict and len(again := shard.repeated(batch)):
             raise DetectorError(
                 f"row {int(again[0]) + 1}: its key is held already, or stands twice here ({len(again)} such rows)",
@@ -205,8 +216,10 @@ class Detector:
     def _apply(self, shard: Shard, batch: pa.RecordBatch, sequence: Any, *, put: Any) -> Deltas:
         n = batch.num_rows
         if sequence is None:
-            order = np.arange(2 * self._last + 2, 2 * (self._last + n) + 2, 2) + put
             last = self._last + n
+            if last > LAST_SEQUENCE:
+                raise DataError("there is no sequence left after the last one", hint="give a sequence with the rows")
+            order = np.arange(2 * self._last + 2, 2 * last + 2, 2) + put
         else:
             order = order_of(sequence, put, n)
             last = max(self._last, int(order.max()) >> 1) if n else self._last
@@ -238,13 +251,3 @@ def _rule_file(rules: str | Path | RuleFile | Iterable[Rule | str]) -> RuleFile:
         again = next(name for name in names if names.count(name) > 1)
         raise DetectorError(f"two rules are named {again}", hint="names tell rules apart; give each its own")
     return RuleFile("rows", tuple(made))
-
-
-def _stored_type(schema: pa.Schema, name: str, found: Mapping[str, ColumnType | str]) -> pa.DataType:
-    """The type a column is kept in: as it comes, unless the rule file says otherwise."""
-    if name == ROW_NUMBER:
-        return pa.int64()
-    kind, given = found[name], schema.field(name).type
-    if isinstance(kind, ColumnType) and kind != schema_of(schema)[name]:
-        return kind.to_arrow()
-    return given

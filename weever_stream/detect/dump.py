@@ -13,7 +13,7 @@ import json
 import os
 import struct
 import zlib
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -22,30 +22,34 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from weever_stream.detect.run import Run
+from weever_stream.detect.shard import Shard, Tally
 from weever_stream.errors import OutputError, StateError
 from weever_stream.index.tree import Tree
 from weever_stream.index.tuples import TupleSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from weever_stream.detect.plan import Plan
-    from weever_stream.detect.shard import Shard
 
 __all__ = ["VERSION", "dump_shard", "load_shard"]
 
 VERSION = 1
 _MAGIC = b"WEEVERST"
-_HEAD = struct.Struct("<8sHxxIQ")
-"""Magic, version, CRC of the table of contents, its length."""
+_HEAD = struct.Struct("<8sHHIQ")
+"""Magic, version, a reserved zero, CRC of the table of contents, its length."""
 _HINT = "restore the file from a copy, or build the state again from the rows"
 
 
-def plan_text(plan: Plan) -> list[str]:
-    """What must not change between a dump and a load: the rules in order, the key, and how columns are coded."""
+def _plan_text(plan: Plan) -> list[str]:
+    """What must not change between a dump and a load: the rules as they are read, the key, how columns are coded.
+
+    A rule's fingerprint is not enough: it is the same with t and s exchanged, and gates and sides then are not.
+    """
     codes = [f"{code.column}:{code.coding.domain}:{code.coding.form}" for code in plan.codes]
-    return [*(bound.rule.fingerprint for bound in plan.rules), "key", *plan.key, "codes", *codes]
+    rules = [f"{bound.pairs!r} {bound.left_filter!r} {bound.right_filter!r}" for bound in plan.rules]
+    return [*rules, "key", *plan.key, "codes", *codes]
 
 
 def dump_shard(shard: Shard, path: Path, about: Mapping[str, Any]) -> None:
@@ -55,7 +59,7 @@ def dump_shard(shard: Shard, path: Path, about: Mapping[str, Any]) -> None:
     for number, run in enumerate(shard.forest.runs):
         sections += _run_sections(f"run {number}", run)
     contents = {
-        "plan": plan_text(shard.plan),
+        "plan": _plan_text(shard.plan),
         "counts": shard.counts,
         "numbered": shard.numbered,
         "tally": asdict(shard.tally),
@@ -67,7 +71,7 @@ def dump_shard(shard: Shard, path: Path, about: Mapping[str, Any]) -> None:
     beside = path.with_name(path.name + ".tmp")
     try:
         with beside.open("wb") as file:
-            file.write(_HEAD.pack(_MAGIC, VERSION, zlib.crc32(table), len(table)) + table)
+            file.write(_HEAD.pack(_MAGIC, VERSION, 0, zlib.crc32(table), len(table)) + table)
             for _, body in sections:
                 file.write(body)
             file.flush()
@@ -93,12 +97,18 @@ def _run_sections(name: str, run: Run) -> list[tuple[str, bytes]]:
 
 def load_shard(path: Path) -> tuple[pa.Schema, dict[str, Any], Callable[[Shard], None]]:
     """The schema and notes of a dump, and a function that fills an empty shard of the same plan from it."""
-    contents, sections = _read(path)
-    parts = iter(sections)
-    schema = pa.ipc.read_schema(pa.py_buffer(next(parts)))
+    with _unreadable(path):
+        contents, sections = _read(path)
+        parts = iter(sections)
+        schema = pa.ipc.read_schema(pa.py_buffer(next(parts)))
+        about = dict(contents["about"])
 
     def fill(shard: Shard) -> None:
-        if plan_text(shard.plan) != contents["plan"]:
+        with _unreadable(path):
+            fill_unchecked(shard)
+
+    def fill_unchecked(shard: Shard) -> None:
+        if _plan_text(shard.plan) != contents["plan"]:
             raise StateError(
                 f"{path} was written for other rules, another key or other column types",
                 hint="load it with the rules it was written with, or build the state again from the rows",
@@ -106,10 +116,21 @@ def load_shard(path: Path) -> tuple[pa.Schema, dict[str, Any], Callable[[Shard],
         for saved in contents["runs"]:
             shard.forest.plant(_run(shard.forest.serial(), parts, saved["trees"]))
         shard.counts, shard.numbered = list(contents["counts"]), int(contents["numbered"])
-        for name, value in contents["tally"].items():
-            setattr(shard.tally, name, value)
+        shard.tally = Tally(**contents["tally"])
+        shard.forget_drops()
 
-    return schema, contents["about"], fill
+    return schema, about, fill
+
+
+@contextmanager
+def _unreadable(path: Path) -> Iterator[None]:
+    """Whatever goes wrong with content that no dump has is told as what it is: a damaged file."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration, AssertionError) as error:
+        raise StateError(f"{path} is torn or was changed ({type(error).__name__})", hint=_HINT) from None
+    except (pa.ArrowException, OSError, EOFError, struct.error):
+        raise StateError(f"{path} is torn or was changed: a section cannot be read", hint=_HINT) from None
 
 
 def _run(serial: int, parts: Any, has_tree: list[bool]) -> Run:
@@ -128,7 +149,9 @@ def _read(path: Path) -> tuple[dict[str, Any], list[bytes]]:
         raise StateError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
     if len(content) < _HEAD.size or content[:8] != _MAGIC:
         raise StateError(f"{path} is not a dump of a detector", hint=_HINT)
-    _, version, check, length = _HEAD.unpack_from(content)
+    _, version, reserved, check, length = _HEAD.unpack_from(content)
+    if version < 1 or reserved:
+        raise StateError(f"{path} is torn or was changed: no release wrote such a head", hint=_HINT)
     if version > VERSION:
         raise StateError(
             f"{path} is of version {version}, and this release reads up to {VERSION}", hint="use a newer release"
@@ -148,4 +171,6 @@ def _sections(path: Path, content: bytes, at: int, listed: list[tuple[str, int, 
             raise StateError(f"{path} is torn or was changed: section {name!r} does not check", hint=_HINT)
         sections.append(body)
         at += size
+    if at != len(content):
+        raise StateError(f"{path} is torn or was changed: there is something behind its end", hint=_HINT)
     return sections

@@ -7,6 +7,7 @@ codes, strings and wide decimals by their values. Cost: one vectorised pass a pr
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from weever_stream.rules.model import Literals
     from weever_stream.rules.types import ColumnType
 
-__all__ = ["compare_values", "constant_array", "passes"]
+__all__ = ["BY_CODE", "compare_values", "passes"]
 
-_BY_CODE: dict[Op, Callable[[Ints, Ints], Mask]] = {
+BY_CODE: dict[Op, Callable[[Ints, Ints], Mask]] = {
     Op.LT: operator.lt,
     Op.LE: operator.le,
     Op.EQ: operator.eq,
@@ -54,14 +55,17 @@ def passes(table: pa.Table | pa.RecordBatch, predicates: Iterable[TypedPredicate
         if isinstance(predicate.right, Column):
             right = flatten(table.column(predicate.right.name))
         else:
-            right = constant_array(predicate.right.value, predicate.domain)
+            right = _constant(predicate.right.value, predicate.domain)
         kept &= compare_values(left, predicate.op, right, predicate.domain)
     return kept
 
 
-def constant_array(value: Literals, domain: ColumnType) -> pa.Array:
-    """A constant as an array of one, of the domain's own type."""
-    return pa.array([value], domain.to_arrow())
+def _constant(value: Literals, domain: ColumnType) -> pa.Array:
+    """A constant as an array of one, of the domain's own type.
+
+    Times are written to the microsecond at most, and one of the year 9999 does not fit nanoseconds: encoding clips it.
+    """
+    return pa.array([value], replace(domain, unit="us").to_arrow())
 
 
 def compare_values(left: pa.Array, op: Op, right: pa.Array, domain: ColumnType) -> Mask:
@@ -78,7 +82,7 @@ def compare_values(left: pa.Array, op: Op, right: pa.Array, domain: ColumnType) 
 
 def _compare_codes(left: pa.Array, op: Op, right: pa.Array, how: Coding) -> Mask:
     (one, one_valid), (other, other_valid) = encode(left, how), encode(right, how)
-    outcome = _BY_CODE[op](one, other)
+    outcome = BY_CODE[op](one, other)
     for valid in (one_valid, other_valid):
         if valid is not None:
             outcome = outcome & valid

@@ -59,15 +59,15 @@ class Forest:
         return self._serial
 
     def add(self, serial: int, rows: Rows, trees: tuple[Tree | None, ...] | None) -> None:
-        """Takes new rows in: with their trees as a run, without as part of the tail."""
+        """Takes new rows in: with their trees as a run, without as part of the tail. All, or none if it fails."""
         if not len(rows):
             return
         if trees is not None:
-            self.plant(Run(serial, rows.table, rows.order, trees))
+            self._grow([Run(serial, rows.table, rows.order, trees)])
             return
-        self.tail.append(rows)
         if len(self.tail) >= CAPACITY:
             self.settle()
+        self.tail.append(rows)
 
     def settle(self) -> None:
         """Makes a run of the tail."""
@@ -76,32 +76,36 @@ class Forest:
             rows = tail.rows()
             if len(tail.dead):
                 rows = rows.keep(tail.dead.mask[: tail.n] == 0)
-            self.tail = Tail(self.serial(), self.shape.plan, self.schema)
+            fresh = Tail(self.serial(), self.shape.plan, self.schema)
             if len(rows):
-                self.plant(Run(self.serial(), rows.table, rows.order, self.shape.trees(rows, self.largest)))
+                self._grow([Run(self.serial(), rows.table, rows.order, self.shape.trees(rows, self.largest))])
+            self.tail = fresh
 
     def plant(self, run: Run) -> None:
-        """Adds a run and merges until sizes grow geometrically again."""
-        self.runs.add(run)
-        at = 0
-        while at + 1 < len(self.runs):
-            if len(self.runs[at + 1]) >= _RATIO * len(self.runs[at]):
-                at += 1
-                continue
-            larger, smaller = self.runs.pop(at + 1), self.runs.pop(at)
-            self.runs.add(larger.merged(smaller, self.serial(), self.shape))
-            at = 0
-        self._largest_first = tuple(reversed(self.runs))
+        """Takes in a run that was made elsewhere."""
+        self._grow([run])
 
     def prune(self) -> None:
         """Rewrites runs that are mostly dead, drops those that are dead altogether."""
-        wilted = [run for run in self.runs if 2 * len(run.dead) > len(run)]
-        for run in wilted:
-            self.runs.remove(run)
-        self._largest_first = tuple(reversed(self.runs))
-        for run in wilted:
-            if len(run.dead) < len(run):
-                self.plant(run.rewritten(self.serial(), self.shape))
+        wilted = {run.serial for run in self.runs if 2 * len(run.dead) > len(run)}
+        if wilted:
+            alive = [run for run in self.runs if run.serial in wilted and len(run.dead) < len(run)]
+            self._grow([run.rewritten(self.serial(), self.shape) for run in alive], without=wilted)
+
+    def _grow(self, new: list[Run], without: set[int] | None = None) -> None:
+        """Adds runs, and merges until sizes grow geometrically again. Nothing has changed if it fails."""
+        runs = SortedKeyList([run for run in self.runs if not without or run.serial not in without], key=len)
+        for run in new:
+            runs.add(run)
+        at = 0
+        while at + 1 < len(runs):
+            if len(runs[at + 1]) >= _RATIO * len(runs[at]):
+                at += 1
+                continue
+            larger, smaller = runs.pop(at + 1), runs.pop(at)
+            runs.add(larger.merged(smaller, self.serial(), self.shape))
+            at = 0
+        self.runs, self._largest_first = runs, tuple(reversed(runs))
 
     def fits_tail(self, rows: int) -> bool:
         """Whether so many new rows go to the tail."""

@@ -11,20 +11,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import pyarrow as pa
 
-from weever_stream.detect.filters import compare_values
+from weever_stream.detect.filters import BY_CODE, compare_values
+from weever_stream.index.arrays import numbers
+from weever_stream.index.codes import in_domain, ranks
 from weever_stream.rules.model import Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import pyarrow as pa
-
     from weever_stream.detect.plan import Probe, Target
     from weever_stream.index.arrays import Ints, Mask, Rows
     from weever_stream.index.tree import Pairs
+    from weever_stream.rules.bind import TypedPredicate
 
-__all__ = ["Found", "RowSet", "cancel", "resolve"]
+__all__ = ["Found", "RowSet", "cancel", "confirmed", "resolve"]
 
 
 class RowSet(Protocol):
@@ -34,9 +36,8 @@ class RowSet(Protocol):
         """The values of some of them."""
         ...
 
-    @property
-    def gids(self) -> Ints:
-        """Their numbers, one and the same for the old and the new row of a key within a batch."""
+    def numbers(self, rows: Rows) -> Ints:
+        """Numbers of some of them, one and the same for the old and the new row of a key within a batch."""
         ...
 
 
@@ -55,15 +56,15 @@ class Found:
     def __len__(self) -> int:
         return len(self.left_rows)
 
-    def take(self, which: Mask) -> Found:
+    def take(self, which: Mask | Ints) -> Found:
         """Some of the pairs."""
         right = None if self.right_rows is None else self.right_rows[which]
         return Found(self.rule, self.sign, self.left, self.left_rows[which], self.right, right)
 
     def identities(self, *, symmetric: bool) -> Ints:
         """n x 2 row numbers, in rising order where the rule does not tell left from right."""
-        left = self.left.gids[self.left_rows]
-        right = left if self.right is None or self.right_rows is None else self.right.gids[self.right_rows]
+        left = self.left.numbers(self.left_rows)
+        right = left if self.right is None or self.right_rows is None else self.right.numbers(self.right_rows)
         pairs = np.stack([left, right], 1)
         return np.sort(pairs, 1) if symmetric else pairs
 
@@ -104,10 +105,31 @@ def confirmed(target: Target, left: RowSet, left_rows: Rows, right: RowSet, righ
     kept = np.ones(len(left_rows), np.bool_)
     for predicate in target.verify:
         assert isinstance(predicate.right, Column)
-        one = left.take(left_rows, [predicate.left.name]).column(0)
-        other = right.take(right_rows, [predicate.right.name]).column(0)
-        kept &= compare_values(one, predicate.op, other, predicate.domain)
+        names = [predicate.left.name], [predicate.right.name]
+        if len(left_rows) <= _FEW:
+            one, other = left.take(left_rows, names[0]).column(0), right.take(right_rows, names[1]).column(0)
+            kept &= compare_values(one, predicate.op, other, predicate.domain)
+            continue
+        # Every row is read once, however many pairs it is in, and pairs compare the places of its values.
+        ours, at_ours = np.unique(left_rows, return_inverse=True)
+        theirs, at_theirs = np.unique(right_rows, return_inverse=True)
+        values = [left.take(ours, names[0]).column(0), right.take(theirs, names[1]).column(0)]
+        places = _places(values, predicate)
+        kept &= BY_CODE[predicate.op](places[at_ours], places[len(ours) + at_theirs])
     return kept
+
+
+_FEW = 8
+
+
+def _places(values: Sequence[pa.Array], predicate: TypedPredicate) -> Ints:
+    """Numbers that compare as the values do: ranks where the predicate is one of order, else places in a dictionary."""
+    plain = [in_domain(array, predicate.domain) for array in values]
+    if plain[0].type != plain[1].type:
+        plain = [array.cast(pa.large_string()) for array in plain]
+    coded = pa.concat_arrays(plain).dictionary_encode()
+    places = numbers(coded.indices, "i").astype(np.int64)
+    return ranks(coded.dictionary)[places] if predicate.op.is_order else places
 
 
 def cancel(removed: Sequence[Found], added: Sequence[Found], symmetric: Sequence[bool]) -> Iterator[Found]:
@@ -115,19 +137,18 @@ def cancel(removed: Sequence[Found], added: Sequence[Found], symmetric: Sequence
     for rule in sorted({found.rule for found in (*removed, *added)}):
         before = [found for found in removed if found.rule == rule]
         after = [found for found in added if found.rule == rule]
-        gone = _identities(before, symmetric[rule])
-        come = _identities(after, symmetric[rule])
-        yield from _without(before, gone, come)
-        yield from _without(after, come, gone)
+        gone, come = _identities(before, symmetric[rule]), _identities(after, symmetric[rule])
+        pairs = _one_number(np.concatenate([gone, come]))
+        yield from _without(before, ~np.isin(pairs[: len(gone)], pairs[len(gone) :]))
+        yield from _without(after, ~np.isin(pairs[len(gone) :], pairs[: len(gone)]))
 
 
 def _identities(pieces: Iterable[Found], symmetric: bool) -> Ints:
-    numbers = [found.identities(symmetric=symmetric) for found in pieces]
-    return np.ascontiguousarray(np.concatenate(numbers)) if numbers else np.empty((0, 2), np.int64)
+    pairs = [found.identities(symmetric=symmetric) for found in pieces]
+    return np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64)
 
 
-def _without(pieces: Iterable[Found], mine: Ints, others: Ints) -> Iterator[Found]:
-    kept = ~np.isin(_as_records(mine), _as_records(others))
+def _without(pieces: Iterable[Found], kept: Mask) -> Iterator[Found]:
     at = 0
     for found in pieces:
         left = found.take(kept[at : at + len(found)])
@@ -136,8 +157,9 @@ def _without(pieces: Iterable[Found], mine: Ints, others: Ints) -> Iterator[Foun
             yield left
 
 
-_RECORD = np.dtype([("left", np.int64), ("right", np.int64)])
-
-
-def _as_records(pairs: Ints) -> np.ndarray[tuple[int], np.dtype[np.void]]:
-    return pairs.view(_RECORD).reshape(-1)
+def _one_number(pairs: Ints) -> Ints:
+    """One number a pair, equal for equal pairs."""
+    distinct, place = np.unique(pairs, return_inverse=True)
+    left, right = place.reshape(pairs.shape).T
+    number: Ints = left * np.int64(len(distinct)) + right
+    return number

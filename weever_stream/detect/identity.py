@@ -13,16 +13,12 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from hashlib import sha256
 from math import isfinite
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from weever_stream.index.codes import flatten
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["json_value", "key_texts", "plain", "python_values", "values_texts", "violation_id"]
+__all__ = ["json_value", "plain", "python_values", "violation_id"]
 
 
 def violation_id(rule: str, left_key: str, right_key: str | None) -> str:
@@ -69,23 +65,6 @@ def plain(value: object) -> str:
         sign, whole, part = "-" if micros < 0 else "", *divmod(abs(micros), 10**6)
         return f"{sign}{whole}.{part:06d}s" if part else f"{sign}{whole}s"
     return str(value)
-
-
-def key_texts(table: pa.Table | pa.RecordBatch, key: Sequence[str]) -> list[str]:
-    """The printable key of every row."""
-    columns = [python_values(table.column(name)) for name in key]
-    if len(columns) == 1:
-        return [plain(value) for value in columns[0]]
-    return [_json([json_value(value) for value in row]) for row in zip(*columns, strict=True)]
-
-
-def values_texts(table: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> list[str]:
-    """The JSON object of some columns of every row."""
-    cells = [python_values(table.column(name)) for name in columns]
-    return [
-        _json({name: json_value(value) for name, value in zip(columns, row, strict=True)})
-        for row in zip(*cells, strict=True)
-    ]
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[object]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from weever_stream.errors import DataError, did_you_mean
 from weever_stream.index.codes import flatten
@@ -63,10 +64,15 @@ def arrow_schema(schema: Any) -> pa.Schema:
     return storable(pa.schema(fields))
 
 
-def infer_schema(data: pa.Table | list[Mapping[str, Any]], columns: Sequence[str]) -> pa.Schema:
-    """The types of the columns, from the first rows. A column that is all null has none."""
+def infer_schema(
+    data: pa.Table | list[Mapping[str, Any]], columns: Sequence[str], given: Mapping[str, ColumnType]
+) -> pa.Schema:
+    """The types of the columns: those given, else from the first rows. A column that is all null has none."""
     fields = []
     for name in columns:
+        if name in given:
+            fields.append((name, given[name].to_arrow()))
+            continue
         if isinstance(data, pa.Table):
             _require(name, data.schema.names)
             kind = data.schema.field(name).type
@@ -81,14 +87,15 @@ def infer_schema(data: pa.Table | list[Mapping[str, Any]], columns: Sequence[str
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """The schema in types that Arrow can filter, join and take from: no dictionaries, no views."""
+    """The schema in types that Arrow can filter, join and take from: no dictionaries, no views, no 2 GB limit."""
     return pa.schema([(field.name, _storable(field.type)) for field in schema])
 
 
 def _storable(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return _storable(kind.value_type)
-    return pa.string() if str(kind) == "string_view" else kind
+    text = pa.types.is_string(kind) or str(kind) == "string_view"
+    return pa.large_string() if text else kind  # a run may hold more than 2 GB of text
 
 
 def _kind_of(values: list[Any], name: str) -> pa.DataType:
@@ -111,7 +118,7 @@ class Intake:
         self._names = frozenset(schema.names)
         self._fields = list(schema)
         self._struct = pa.struct(schema)
-        self._exacting = any(pa.types.is_temporal(kind) or pa.types.is_string(kind) for kind in schema.types)
+        self._plain = [(field.name, field.type, _plain(field.type)) for field in schema]
 
     def batch(self, data: pa.Table | list[Mapping[str, Any]]) -> pa.RecordBatch:
         """The schema's columns of the data, in the schema's types."""
@@ -134,8 +141,9 @@ class Intake:
         for row in rows:
             if not self._names <= row.keys():
                 return None
-            if self._exacting and not all(_unbent(row[field.name], field.type) for field in self._fields):
-                return None
+            for name, kind, plain in self._plain:
+                if type(row[name]) is not plain and not _unbent(row[name], kind):
+                    return None
         try:
             return pa.RecordBatch.from_struct_array(pa.array(rows, self._struct, size=len(rows)))
         except _UNFIT:
@@ -145,12 +153,29 @@ class Intake:
 _FEW = 32
 
 
+def _plain(kind: pa.DataType) -> type | None:
+    """The Python type whose values Arrow takes for this one as they are."""
+    if pa.types.is_integer(kind):
+        return int
+    if pa.types.is_floating(kind):
+        return float
+    return str if pa.types.is_large_string(kind) else None
+
+
 def _unbent(value: Any, kind: pa.DataType) -> bool:
-    """Whether Arrow would keep the value's meaning: it takes bytes for text, and mixes times with and without zone."""
+    """Whether Arrow would keep the value's meaning.
+
+    Left alone it takes bytes for text, ticks for times and truth for numbers, cuts fractions off, and mixes times with
+    and without a zone.
+    """
+    if isinstance(value, bool):
+        return bool(pa.types.is_boolean(kind))
     if isinstance(value, datetime):
-        if pa.types.is_timestamp(kind):
-            return (value.tzinfo is not None) == (kind.tz is not None)
-        return not pa.types.is_date(kind)
+        return bool(pa.types.is_timestamp(kind)) and (value.tzinfo is not None) == (kind.tz is not None)
+    if isinstance(value, (float, Decimal)):
+        return not pa.types.is_integer(kind)
+    if isinstance(value, int):
+        return not pa.types.is_temporal(kind)
     return not isinstance(value, (bytes, bytearray))
 
 
@@ -166,7 +191,12 @@ def _cast(data: pa.Table, names: list[str], field: pa.Field) -> pa.Array:
     if len(kinds) > 1 and not numbers and not pa.types.is_null(array.type):
         raise DataError(f"column {field.name} was {field.type} and comes as {array.type}", hint=_CAST_HINT)
     try:
-        return array.cast(field.type)
+        fitted = array.cast(field.type)
+        if pa.types.is_floating(field.type) and pa.types.is_floating(array.type):
+            kept = pc.or_(pc.equal(fitted.cast(array.type), array), pc.is_nan(array))
+            if not pc.all(kept).as_py() and len(array) > array.null_count:
+                raise pa.ArrowInvalid("rounded")
+        return fitted
     except pa.ArrowInvalid:
         raise DataError(
             f"column {field.name} holds values that do not fit {field.type} (they come as {array.type})",

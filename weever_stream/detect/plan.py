@@ -53,26 +53,24 @@ class Side:
     role: str
     """"left", "right", or "both" where one side serves both."""
     equals: tuple[int, ...]
-    codes: list[int] = field(default_factory=list)
-    gates: list[Gate] = field(default_factory=list)
+    codes: dict[int, int] = field(default_factory=dict)
+    """Each code, and its place among the side's columns."""
+    gates: dict[Gate, int] = field(default_factory=dict)
+    """Each gate, and its bit."""
     stored: bool = False
     always_open: bool = True
     """Whether a row without nulls passes all gates."""
 
     def column_of(self, code: int) -> int:
         """The position of a code among the side's columns; added where it is new."""
-        if code not in self.codes:
-            self.codes.append(code)
-        return self.codes.index(code)
+        return self.codes.setdefault(code, len(self.codes))
 
     def gate_of(self, gate: Gate) -> int:
         """The bit of a gate; -1 for one that every row of the side passes."""
         if not gate.not_null and not gate.filters:
             return -1
-        if gate not in self.gates:
-            self.gates.append(gate)
-            self.always_open &= not gate.filters
-        return self.gates.index(gate)
+        self.always_open &= not gate.filters
+        return self.gates.setdefault(gate, len(self.gates))
 
 
 @dataclass(frozen=True)
@@ -149,6 +147,7 @@ class _Planner:
         self.sides: list[Side] = []
         self.families: dict[tuple[tuple[int, int], ...], list[int]] = {}
         self.one_row: list[tuple[int, Gate]] = []
+        self.names: list[str] = []
 
     def plan(self, key: Mapping[str, ColumnType]) -> Plan:
         for number, bound in enumerate(self.rules):
@@ -159,6 +158,7 @@ class _Planner:
                 self.families.setdefault(tuple(equalities), []).append(number)
         families: list[Family] = []
         probes: list[Probe] = []
+        self.names = [code.column for code in self.codes]
         for shared, members in self.families.items():
             family = self.family(len(families), shared, members)
             families.append(family)
@@ -184,13 +184,12 @@ class _Planner:
         return self.codes.setdefault(CodeColumn(operand.name, how), len(self.codes))
 
     def family(self, number: int, equalities: tuple[tuple[int, int], ...], members: Sequence[int]) -> Family:
-        names = list(self.codes)
         left, right = tuple(a for a, _ in equalities), tuple(b for _, b in equalities)
         self.sides.append(Side(number, "both" if left == right else "left", left))
         if left != right:
             self.sides.append(Side(number, "right", right))
         last = len(self.sides) - 1
-        columns = tuple((names[a].column, names[b].column) for a, b in equalities)
+        columns = tuple((self.names[a], self.names[b]) for a, b in equalities)
         return Family(columns, last if left == right else last - 1, last, tuple(members))
 
     def probes(self, family: Family) -> list[Probe]:

@@ -41,10 +41,9 @@ class Rows:
     def __len__(self) -> int:
         return len(self.order)
 
-    @property
-    def gids(self) -> Ints:
+    def numbers(self, rows: Positions) -> Ints:
         """Rows that are not held yet have no numbers but their positions."""
-        return np.arange(len(self), dtype=np.int64)
+        return rows.astype(np.int64)
 
     def take(self, rows: Positions, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The values of some rows."""
@@ -92,6 +91,7 @@ class Encoder:
         matrix = np.empty((n, len(self._codes)), np.int64)
         valid: dict[str, Mask] = {}
         known: dict[int, Mask] = {}
+        filtered: dict[object, Mask] = {}
         columns = table.columns
         for number, (name, at, how) in enumerate(self._codes):
             matrix[:, number], present = encode(columns[at], how)
@@ -102,14 +102,12 @@ class Encoder:
             puts = None
         positions = np.arange(n, dtype=np.int32)
         sides = tuple(
-            self._entries(side, hashing.keyed(matrix, equals, stored), table, positions, valid, known, puts)
+            self._entries(side, hashing.keyed(matrix, equals, stored), table, positions, valid, known, filtered, puts)
             for side, equals, stored in self._sides
         )
-        return Rows(table, order, sides, tuple(self._violating(gate, table, valid, puts) for gate in self._one_row))
-
-    def _violating(self, gate: Gate, table: pa.RecordBatch, valid: dict[str, Mask], puts: Mask | None) -> Positions:
-        opens = self._opens(gate, table, valid)
-        return np.flatnonzero(opens if puts is None else opens & puts).astype(np.int32)
+        opens = (self._opens(gate, table, valid, filtered) for gate in self._one_row)
+        violating = (np.flatnonzero(open_ if puts is None else open_ & puts) for open_ in opens)
+        return Rows(table, order, sides, tuple(rows.astype(np.int32) for rows in violating))
 
     def _entries(
         self,
@@ -119,10 +117,11 @@ class Encoder:
         positions: Positions,
         valid: dict[str, Mask],
         known: dict[int, Mask],
+        filtered: dict[object, Mask],
         puts: Mask | None,
     ) -> Entries:
         if valid or not side.always_open:
-            matrix = np.ascontiguousarray(np.hstack([matrix, self._gates(side, table, valid)]))
+            matrix = np.ascontiguousarray(np.hstack([matrix, self._gates(side, table, valid, filtered)]))
         entries = Entries(matrix, positions, stored_equals(side), len(side.codes))
         kept = None if side.role == "key" else puts
         for number in side.equals if known else ():
@@ -130,23 +129,24 @@ class Encoder:
                 kept = known[number] if kept is None else kept & known[number]
         return entries if kept is None else entries.take(np.flatnonzero(kept))
 
-    def _gates(self, side: Side, table: pa.RecordBatch, valid: dict[str, Mask]) -> Ints:
-        """Gate bits of every row; none at all where every row passes every gate."""
-        words = (len(side.gates) + 63) // 64
-        shut = [gate for gate in side.gates if gate.filters or not valid.keys().isdisjoint(gate.not_null)]
-        if not shut:
-            return np.empty((table.num_rows, 0), np.int64)
-        bits = np.full((table.num_rows, words), -1, np.int64)
-        for number, gate in enumerate(side.gates):
-            if gate in shut:
-                closed = ~self._opens(gate, table, valid)
+    def _gates(self, side: Side, table: pa.RecordBatch, valid: dict[str, Mask], known: dict[object, Mask]) -> Ints:
+        """Gate bits of every row."""
+        bits = np.full((table.num_rows, (len(side.gates) + 63) // 64), -1, np.int64)
+        for gate, number in side.gates.items():
+            if gate.filters or not valid.keys().isdisjoint(gate.not_null):
+                closed = ~self._opens(gate, table, valid, known)
                 bits[closed, number >> 6] &= ~(np.int64(1) << np.int64(number & 63))
         return bits
 
-    def _opens(self, gate: Gate, table: pa.RecordBatch, valid: dict[str, Mask]) -> Mask:
-        opens = passes(table, gate.filters)
+    def _opens(self, gate: Gate, table: pa.RecordBatch, valid: dict[str, Mask], known: dict[object, Mask]) -> Mask:
+        """Which rows pass a gate. A filter that several gates share is looked at once."""
+        opens = np.ones(table.num_rows, np.bool_)
+        for filtered in gate.filters:
+            if filtered not in known:
+                known[filtered] = passes(table, [filtered])
+            opens &= known[filtered]
         for name in gate.not_null & valid.keys():
-            opens = opens & valid[name]
+            opens &= valid[name]
         return opens
 
 

@@ -97,10 +97,9 @@ class Run:
         """The values of some rows."""
         return take_rows(self.table, rows, columns)
 
-    @property
-    def gids(self) -> Ints:
-        """A number for each row that no other row of the shard has."""
-        return np.arange(self.serial << 32, (self.serial << 32) + len(self), dtype=np.int64)
+    def numbers(self, rows: Positions) -> Ints:
+        """A number for each of some rows that no other row of the shard has."""
+        return rows.astype(np.int64) + (self.serial << 32)
 
     def probe(
         self, probe: Probe, queries: Entries, *, within: bool = False, rule: int | None = None

@@ -6,7 +6,7 @@ is not read to its end, or fails, leaves the shard as it was. No ledger of viola
 ends is found by probing once more.
 
 Cost of a batch: the probes of the rows that come and go, the pairs they make, and O(log n) copies of each new row over
-its life. Never the number of rows held.
+its life; nothing else grows with the number of rows held.
 """
 
 from __future__ import annotations
@@ -58,13 +58,17 @@ class _Set:
     """Rows of a batch, or those that it ends, as pairs point into them."""
 
     table: pa.RecordBatch
-    gids: Ints
+    known_as: Ints
     replacing: Mask | None = None
     """Rows whose key is held before and after the batch, if there are any."""
 
     def take(self, rows: Positions, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The values of some rows."""
         return take_rows(self.table, rows, columns)
+
+    def numbers(self, rows: Positions) -> Ints:
+        """Numbers that a key keeps through the batch."""
+        return self.known_as[rows]
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,7 @@ class Shard:
             for part, dying, _ in held:
                 part.dead.discard(dying)
             raise
+        self._tidy(wilting=bool(held.parts))
 
     def _keys(self, rows: Rows) -> tuple[Entries, Tree | None]:
         """The keys of a batch in order, so that look-ups walk memory in one direction; the tree of a large one."""
@@ -185,12 +190,10 @@ class Shard:
                         yield piece
         if removed or added:
             yield from cancel(removed, added, self._symmetric)
+        self._commit(serial, rows, trees, drops=drops)
         self.counts = counts
-        self._commit(serial, rows, trees, held, drops=drops)
 
-    def _commit(
-        self, serial: int, rows: Rows, trees: tuple[Tree | None, ...] | None, held: _Held, *, drops: bool
-    ) -> None:
+    def _commit(self, serial: int, rows: Rows, trees: tuple[Tree | None, ...] | None, *, drops: bool) -> None:
         """Lets the rows in; drops only where their sequence must be remembered."""
         if drops:
             puts = (rows.order & 1).astype(np.bool_)
@@ -203,21 +206,28 @@ class Shard:
         else:
             self.tally.puts += len(rows)
         self.forest.add(serial, rows, trees)
+
+    def _tidy(self, *, wilting: bool) -> None:
+        """Work that changes nothing but the room things take."""
         if self._drops_held > 2 * DROPS_REMEMBERED:
-            self._forget_drops()
-        if held.parts:
+            self.forget_drops()
+        if wilting:
             self.forest.prune()
 
-    def _forget_drops(self) -> None:
-        """Lets go of the oldest remembered drops. Rare enough to look at every row."""
+    def forget_drops(self) -> None:
+        """Counts the remembered drops and lets go of the oldest. Rare enough to look at every row."""
         drops = [(part, rows[part.order[rows] & 1 == 0]) for part in self.forest for rows in [_living(part)]]
-        orders = np.concatenate([part.order[rows] for part, rows in drops])
-        if len(orders) > DROPS_REMEMBERED:
-            oldest = np.partition(orders, -DROPS_REMEMBERED)[-DROPS_REMEMBERED]
+        self._drops_held = sum(len(rows) for _, rows in drops)
+        if self._drops_held > DROPS_REMEMBERED:
+            orders = np.concatenate([part.order[rows] for part, rows in drops])
+            oldest = np.zeros(len(orders), np.bool_)
+            oldest[np.argpartition(orders, -DROPS_REMEMBERED)[:-DROPS_REMEMBERED]] = True
+            at = 0
             for part, rows in drops:
-                part.dead.add(rows[part.order[rows] < oldest])
+                part.dead.add(rows[oldest[at : at + len(rows)]])
+                at += len(rows)
+            self._drops_held = DROPS_REMEMBERED
             self.forest.prune()
-        self._drops_held = min(len(orders), DROPS_REMEMBERED)
 
     def _latest(self, rows: Rows, keys: Entries) -> Rows:
         """One change per key: the last by order, and of equal ones the last that came."""
@@ -291,7 +301,7 @@ class Shard:
         for part, stored, changes in held:
             was_put = (part.order[stored] & 1).astype(np.bool_)
             stored, changes = stored[was_put], changes[was_put]
-            old = (part.serial << 32) + stored.astype(np.int64)
+            old = part.numbers(stored)
             numbers[changes] = old
             replacing[changes] = puts[changes]
             tables.append(part.take(stored))

@@ -92,10 +92,9 @@ class Tail:
     def __len__(self) -> int:
         return self.n
 
-    @property
-    def gids(self) -> Ints:
-        """A number for each row that no other row of the shard has."""
-        return np.arange(self.serial << 32, (self.serial << 32) + self.n, dtype=np.int64)
+    def numbers(self, rows: Positions) -> Ints:
+        """A number for each of some rows that no other row of the shard has."""
+        return rows.astype(np.int64) + (self.serial << 32)
 
     @property
     def table(self) -> pa.RecordBatch:

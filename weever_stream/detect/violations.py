@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weever_stream.detect.identity import key_texts, python_values, values_texts, violation_id
+from weever_stream.detect.identity import python_values, violation_id
+from weever_stream.detect.texts import ids_of, json_objects, json_strings, keys_of
 from weever_stream.index.arrays import booleans
 from weever_stream.index.codes import coding, encode, flatten, in_domain
 from weever_stream.rules.types import ColumnType, type_of_arrow
@@ -74,28 +75,48 @@ class Violations(Sequence[Violation]):
         return sum(len(piece) for piece in self._found)
 
     def __iter__(self) -> Iterator[Violation]:
-        for rule, change, left, right in self._tables():
-            bound = self._plan.rules[rule].rule
-            lefts = zip(key_texts(left, self._plan.key), _dicts(left), strict=True)
-            rights = zip(key_texts(right, self._plan.key), _dicts(right), strict=True) if right is not None else None
-            for left_key, left_values in lefts:
-                right_key, right_values = next(rights) if rights is not None else (None, None)
-                yield Violation(bound.name, change, left_key, right_key, left_values, right_values, bound.severity)
+        for rule, change, left, right in self._tables(self._found):
+            yield from self._read(rule, change, left, right)
 
-    def __getitem__(self, index: Any) -> Any:
-        return list(self)[index]
+    @overload
+    def __getitem__(self, index: int) -> Violation: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Violation]: ...
+    def __getitem__(self, index: int | slice) -> Violation | list[Violation]:
+        places = range(len(self))[index]
+        if isinstance(places, int):
+            return self._at([places])[0]
+        return self._at(places)
+
+    def _at(self, places: Sequence[int]) -> list[Violation]:
+        """Some violations by place; only those are read."""
+        ends = np.cumsum([len(piece) for piece in self._found])
+        found = []
+        for place in places:
+            at = int(np.searchsorted(ends, place, "right"))
+            inside = np.array([place - (ends[at] - len(self._found[at]))])
+            found += [one for table in self._tables([self._found[at].take(inside)]) for one in self._read(*table)]
+        return found
+
+    def _read(self, rule: int, change: str, left: pa.RecordBatch, right: pa.RecordBatch | None) -> Iterator[Violation]:
+        about, key = self._plan.rules[rule].rule, self._plan.key
+        nobody = [(None, None)] * left.num_rows
+        lefts = zip(keys_of(left, key).to_pylist(), _dicts(left), strict=True)
+        rights = nobody if right is None else zip(keys_of(right, key).to_pylist(), _dicts(right), strict=True)
+        for (left_key, left_values), (right_key, right_values) in zip(lefts, rights, strict=True):
+            yield Violation(about.name, change, left_key, right_key, left_values, right_values, about.severity)
 
     def __repr__(self) -> str:
         return f"<{len(self)} violations>"
 
     def to_arrow(self) -> pa.Table:
         """A table with `OUTPUT_SCHEMA`."""
-        batches = [self._output(*piece) for piece in self._tables()]
+        batches = [self._output(*piece) for piece in self._tables(self._found)]
         return pa.Table.from_batches(batches, OUTPUT_SCHEMA)
 
-    def _tables(self) -> Iterator[tuple[int, str, pa.RecordBatch, pa.RecordBatch | None]]:
+    def _tables(self, pieces: Sequence[Found]) -> Iterator[tuple[int, str, pa.RecordBatch, pa.RecordBatch | None]]:
         """Rule, change, and the left and right rows, a bounded number at a time."""
-        for piece in self._found:
+        for piece in pieces:
             rule = self._plan.rules[piece.rule].rule
             columns = [*self._plan.key, *(name for name in rule.columns if name not in self._plan.key)]
             for at in range(0, len(piece), _ROWS_AT_ONCE):
@@ -110,15 +131,13 @@ class Violations(Sequence[Violation]):
 
     def _output(self, number: int, change: str, left: pa.RecordBatch, right: pa.RecordBatch | None) -> pa.RecordBatch:
         rule, n = self._plan.rules[number].rule, left.num_rows
-        left_keys = key_texts(left, self._plan.key)
-        right_keys = [None] * n if right is None else key_texts(right, self._plan.key)
-        ids = [violation_id(rule.name, one, other) for one, other in zip(left_keys, right_keys, strict=True)]
-        right_values = [None] * n if right is None else values_texts(right, rule.columns)
-        columns = [
-            [rule.name] * n, [rule.fingerprint] * n, [rule.severity] * n, [change] * n, ids,
-            left_keys, right_keys, values_texts(left, rule.columns), right_values,
-        ]  # fmt: skip
-        return pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in columns], schema=OUTPUT_SCHEMA)
+        absent = pa.nulls(n, pa.large_string())
+        keys = [absent if rows is None else keys_of(rows, self._plan.key) for rows in (left, right)]
+        values = [absent if rows is None else json_objects(rows, rule.columns) for rows in (left, right)]
+        ids = ids_of(rule.name, json_strings(keys[0]), json_strings(keys[1]))
+        fixed = [pa.repeat(text, n) for text in (rule.name, rule.fingerprint, rule.severity, change)]
+        columns = [column.cast(pa.string()) for column in (*fixed, ids, *keys, *values)]
+        return pa.RecordBatch.from_arrays(columns, schema=OUTPUT_SCHEMA)
 
 
 class Deltas(Violations):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weever_stream.index.arrays import Ints, Mask
     from weever_stream.rules.types import ColumnType
 
-__all__ = ["Coding", "Form", "coding", "encode", "flatten", "in_domain"]
+__all__ = ["Coding", "Form", "coding", "encode", "flatten", "in_domain", "ranks"]
 
 Form = Literal["exact", "hash", "prefix"]
 # Asking for ids costs a fraction of the predicates in pa.types, and single rows come through here.
@@ -150,6 +150,14 @@ def _strings(array: pa.Array, how: Coding) -> Ints:
 
     text = in_domain(array, how.domain)
     return hash_strings(text) if how.form == "hash" else prefix_strings(text)
+
+
+def ranks(distinct: pa.Array) -> Ints:
+    """The rank of each of some distinct values; Arrow sorts strings by their UTF-8 bytes."""
+    order = numbers(pc.sort_indices(distinct), "u")
+    found = np.empty(len(distinct), np.int64)
+    found[order] = np.arange(len(distinct))
+    return found
 
 
 def in_domain(array: pa.Array, domain: ColumnType) -> pa.Array:
