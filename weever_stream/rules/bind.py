@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from weever_stream.errors import RuleError, RuleErrors, TypeMismatchError, collecting, did_you_mean
-from weever_stream.rules.literals import coerce
+from weever_stream.rules.literals import MAX_DIGITS, coerce
 from weever_stream.rules.model import Column, Constant, Op, Predicate, Rule
 from weever_stream.rules.types import ColumnType, common_type
 from weever_stream.rules.writing import write_operand
@@ -87,7 +87,7 @@ def _typed(predicate: Predicate, schema: Schema) -> TypedPredicate:
             raise
         return TypedPredicate(left, op, Constant(value), domain)
     common = common_type(left_type, right_type := _type(predicate, right, schema))
-    if common is None:
+    if common is None or common.precision > MAX_DIGITS:
         raise TypeMismatchError(
             f"{write_operand(left)} is of type {left_type} and {write_operand(right)} of type "
             f"{right_type}, which cannot be compared",

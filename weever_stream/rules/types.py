@@ -165,8 +165,8 @@ def _as_decimal(numeric: ColumnType) -> ColumnType:
     return numeric if numeric.kind == "decimal" else ColumnType("decimal", _DIGITS[numeric.kind], 0)
 
 
-def _wider_decimal(one: ColumnType, other: ColumnType) -> ColumnType | None:
-    """A decimal that holds every value of both, so that nothing is rounded; None beyond the 76 digits of Arrow."""
+def _wider_decimal(one: ColumnType, other: ColumnType) -> ColumnType:
+    """A decimal that holds every value of both, so that nothing is rounded. `bind` refuses more than 76 digits."""
     scale = max(one.scale, other.scale)
     whole = max(one.precision - one.scale, other.precision - other.scale)
-    return ColumnType("decimal", whole + scale, scale) if whole + scale <= 76 else None
+    return ColumnType("decimal", whole + scale, scale)
