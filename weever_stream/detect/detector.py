@@ -170,7 +170,7 @@ class Detector:
             types[ROW_NUMBER] = ColumnType("integer")
         made = plan(bind_all(self.rules, found), types)
         numbers = [] if self.key else [(ROW_NUMBER, pa.int64())]
-        known = [(name, schema.field(name).type) for name in made.columns if name != ROW_NUMBER]
+        known = [(name, schema.field(name).type) for name in made.columns if self.key or name != ROW_NUMBER]
         stored = pa.schema([*numbers, *known])
         leaf, fanout = self._size
         shard = Shard(made, stored, remember_drops=self._sequenced, leaf=leaf, fanout=fanout)

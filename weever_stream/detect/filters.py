@@ -65,7 +65,8 @@ def _constant(value: Literals, domain: ColumnType) -> pa.Array:
 
     Times are written to the microsecond at most, and one of the year 9999 does not fit nanoseconds: encoding clips it.
     """
-    return pa.array([value], replace(domain, unit="us").to_arrow())
+    unit = "us" if domain.unit == "ns" else domain.unit
+    return pa.array([value], replace(domain, unit=unit).to_arrow())
 
 
 def compare_values(left: pa.Array, op: Op, right: pa.Array, domain: ColumnType) -> Mask:

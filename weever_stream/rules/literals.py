@@ -19,7 +19,16 @@ from weever_stream.rules.types import ColumnType, common_type
 if TYPE_CHECKING:
     from weever_stream.rules.model import Literals
 
-__all__ = ["MAX_DIGITS", "coerce", "normalized", "read_number", "read_text", "read_typed", "type_of_literal", "write_literal"]
+__all__ = [
+    "MAX_DIGITS",
+    "coerce",
+    "normalized",
+    "read_number",
+    "read_text",
+    "read_typed",
+    "type_of_literal",
+    "write_literal",
+]
 
 MAX_DIGITS = 76
 MAX_EXPONENT = 400
