@@ -130,6 +130,8 @@ def narrowed(part: Part) -> Part:
     bits = (high - low).bit_length()
     if bits > _BITS:
         return _ranked(part)
+    if low >= 0 and high.bit_length() <= bits + 1:
+        return part.each(part.left, None if part.same else part.right, high.bit_length())
     base = np.int64(low)
     return part.each(part.left - base, None if part.same else part.right - base, bits)
 

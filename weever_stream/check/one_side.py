@@ -63,6 +63,8 @@ def _one_differs(group: Part, unequal: Sequence[Part], keep: bool) -> Counted:
     """Rows of one group, less those that are equal in the column that must differ, or less the row itself."""
     whole, low = joined(group, unequal[0]) if unequal else (group, Part(group.left, group.left, 0))
     ordered, order = _sorted(whole, keep)
+    if not unequal and not (ordered[1:] == ordered[:-1]).any():
+        return Counted(0, 0)  # a key that holds, the commonest case, needs no arrays of its groups
     starts = run_starts(ordered)
     alike = np.diff(starts)
     groups = run_starts(ordered[starts[:-1]] >> np.int64(low.bits)) if unequal else starts

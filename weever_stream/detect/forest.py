@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Forest"]
 
+_GATHERED = 1 << 15
+"""Single rows are probed against every run, so when they settle they are joined with all runs of so few rows."""
 _RATIO = 3
 """A run is merged with the next larger one unless that is at least so many times as large."""
 
@@ -78,7 +80,8 @@ class Forest:
                 rows = rows.keep(tail.dead.mask[: tail.n] == 0)
             fresh = Tail(self.serial(), self.shape.plan, self.schema)
             if len(rows):
-                self._grow([Run(self.serial(), rows.table, rows.order, self.shape.trees(rows, self.largest))])
+                run = Run(self.serial(), rows.table, rows.order, self.shape.trees(rows, self.largest))
+                self._grow([run], gathered=_GATHERED)
             self.tail = fresh
 
     def plant(self, run: Run) -> None:
@@ -92,14 +95,17 @@ class Forest:
             alive = [run for run in self.runs if run.serial in wilted and len(run.dead) < len(run)]
             self._grow([run.rewritten(self.serial(), self.shape) for run in alive], without=wilted)
 
-    def _grow(self, new: list[Run], without: set[int] | None = None) -> None:
-        """Adds runs, and merges until sizes grow geometrically again. Nothing has changed if it fails."""
+    def _grow(self, new: list[Run], without: set[int] | None = None, gathered: int = 0) -> None:
+        """Adds runs, and merges until sizes grow geometrically again, and all runs of up to `gathered` rows are one.
+
+        Nothing has changed if it fails.
+        """
         runs = SortedKeyList([run for run in self.runs if not without or run.serial not in without], key=len)
         for run in new:
             runs.add(run)
         at = 0
         while at + 1 < len(runs):
-            if len(runs[at + 1]) >= _RATIO * len(runs[at]):
+            if len(runs[at + 1]) >= max(_RATIO * len(runs[at]), gathered + 1):
                 at += 1
                 continue
             larger, smaller = runs.pop(at + 1), runs.pop(at)

@@ -167,10 +167,11 @@ def _merged_tree(
     """Merges two trees of a side; sorts again only what does not share the larger one's order or has outgrown it."""
     assert larger is not None
     assert smaller is not None
-    if outgrown(larger.arrangement, larger.n + smaller.n) or not larger.self_contained:
+    alike = larger.tag == smaller.tag
+    if outgrown(larger.arrangement, larger.n + smaller.n) or not (alike or larger.self_contained):
         entries = _together(_living_entries(larger, kept), _living_entries(smaller, smaller_kept))
         return shape.build(side, entries, shape.arrange(side, entries))
-    if larger.tag != smaller.tag:
+    if not alike:
         smaller = shape.build(side, smaller.entries(), larger.arrangement, keep_cuts=False)
     return larger.merged(kept, smaller, smaller_kept)
 

@@ -8,19 +8,26 @@ of a forest.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from weever_stream.index.layout import ZORDER
 from weever_stream.index.sorting import quantile_cuts, sort_rows
 from weever_stream.index.tree import Arrangement, Entries, Programs, Tree
+from weever_stream.rules.model import Op
+
+if TYPE_CHECKING:
+    from weever_stream.index.arrays import Mask
 
 __all__ = ["UNORDERED", "arrange", "outgrown"]
 
 _TRY_FROM = 2048
 """Fewer rows are not worth a choice."""
-_SLICES, _SLICE = 8, 2048
-_PROBES = 256
+_SLICES, _SLICE = 8, 1024
+_PROBES = 128
 _GROWTH = 8
+_MOST = np.iinfo(np.int64).max
 _FOR_EVER = np.iinfo(np.int64).max // _GROWTH
 UNORDERED = Arrangement(at=_FOR_EVER)
 """Rows that are found by key alone lie as they come."""
@@ -42,13 +49,25 @@ def arrange(entries: Entries, programs: list[Programs]) -> Arrangement:
     if n < _TRY_FROM:
         return Arrangement(lead=0, at=n)
     bits = max(2, min(62 // width, 10 if width > 2 else 11, int(n).bit_length() - 2))
-    choices = [Arrangement(ZORDER, quantile_cuts(np.ascontiguousarray(entries.values), bits), n)]
+    cuts = quantile_cuts(np.ascontiguousarray(entries.values), bits)
+    choices = [Arrangement(ZORDER, cuts, n)]
+    ordered = _in_order(programs, width)
+    if 1 < ordered.sum() < width:  # what is only compared for inequality need not pull rows apart
+        choices.append(Arrangement(ZORDER, np.where(np.repeat(ordered, len(cuts) // width), cuts, _MOST), n))
     choices += [Arrangement(lead=column, at=n) for column in _ordered_columns(programs, width)]
     if len(choices) == 1:
         return choices[0]
     sample = _sample(entries)
     queries = sample.take(np.arange(0, len(sample), max(1, len(sample) // _PROBES)))
     return min(choices, key=lambda choice: _visits(sample, queries, choice, programs))
+
+
+def _in_order(programs: list[Programs], width: int) -> Mask:
+    """Which columns stand in an order predicate."""
+    found = np.zeros(width, np.bool_)
+    for group in programs:
+        found[group.predicates[group.predicates[:, 1] != Op.NE.value, 0]] = True
+    return found
 
 
 def _ordered_columns(programs: list[Programs], width: int) -> list[int]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, types
 
-from weever_stream.index.layout import CODES, COLLIDES, EQUALS, FANOUT, GATES, LEAF, LEVELS, key_range, sections
+from weever_stream.index.layout import CODES, COLLIDES, EQUALS, FANOUT, GATES, LEAD, LEAF, LEVELS, key_range, sections
 
 __all__ = ["EVERY", "HALF", "MAX_PROGRAMS", "OTHERS", "probe_tree", "scan_rows"]
 
@@ -97,6 +97,19 @@ def _same_equals(stored, at, queries, q, E):
 
 
 @njit(cache=True)
+def _bound(buf, at, step, low, high, value, after):
+    """The first row of a rising column that is not less than a value; `after`: that is greater than it."""
+    while low < high:
+        middle = (low + high) >> 1
+        code = buf[at + middle * step]
+        if code < value or (after and code == value):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True)
 def _grown(out, more):
     bigger = np.empty((max(2 * out.shape[0], out.shape[0] + more), 3), np.int32)
     bigger[: out.shape[0]] = out
@@ -124,6 +137,7 @@ def probe_tree(buf, dead, queries, query_rows, n_codes, programs, P, wanted, mee
     n_levels, leaf, fanout = buf[LEVELS], buf[LEAF], buf[FANOUT]
     codes, gates = 1 + E, 1 + E + n_codes
     collides = E > 0 and buf[COLLIDES] == 1
+    lead = buf[LEAD]
     low, high = np.empty(programs.shape[0], np.int64), np.empty(programs.shape[0], np.int64)
     spans = np.empty(n_levels, np.int64)
     span = leaf
@@ -173,11 +187,25 @@ def probe_tree(buf, dead, queries, query_rows, n_codes, programs, P, wanted, mee
             active >>= 1
             first_k, last_k, gate = programs[p, 0], programs[p, 1], programs[p, 2] if W else -1
             mode, me = programs[p, 4] if meets == OTHERS else EVERY, query_rows[q]
-            # A program that takes every row of a key needs no walk.
+            # Within a key rows are sorted by the lead column: what it decides needs no walk.
+            h0, h1 = g0, g1
+            for k in range(first_k if lead >= 0 else last_k, last_k):
+                if programs[k, 0] != lead or h0 == h1:
+                    continue
+                if programs[k, 1] == _NE:
+                    least, most = buf[at_codes + h0 * C + lead], buf[at_codes + (h1 - 1) * C + lead]
+                    if least == most and most == low[k]:
+                        h1 = h0
+                elif h1 - h0 > 4 * leaf:
+                    h0 = _bound(buf, at_codes + lead, C, h0, h1, low[k], 0)
+                    h1 = _bound(buf, at_codes + lead, C, h0, h1, high[k], 1)
+            if h0 == h1:
+                continue
+            # A program that takes every row of a key needs none either.
             level = n_levels - 1 if first_k == last_k and gate < 0 else 0
-            while level < n_levels - 1 and (g1 - 1) // spans[level] - g0 // spans[level] >= fanout:
+            while level < n_levels - 1 and (h1 - 1) // spans[level] - h0 // spans[level] >= fanout:
                 level += 1
-            first, end, top = g0 // spans[level], (g1 - 1) // spans[level] + 1, 0
+            first, end, top = h0 // spans[level], (h1 - 1) // spans[level] + 1, 0
             while True:
                 at_level, span = buf[levels + level], spans[level]
                 for block in range(first, end):
@@ -199,7 +227,7 @@ def probe_tree(buf, dead, queries, query_rows, n_codes, programs, P, wanted, mee
                         stack[top, 0], stack[top, 1] = level - 1, block
                         top += 1
                         continue
-                    begin, stop = max(g0, block * span), min(g1, block * span + span)
+                    begin, stop = max(h0, block * span), min(h1, block * span + span)
                     if not listing and verdict == _ALL and mode == EVERY and not collides and not any_dead:
                         tally[q] += stop - begin
                         found += stop - begin
@@ -230,8 +258,8 @@ def probe_tree(buf, dead, queries, query_rows, n_codes, programs, P, wanted, mee
                     break
                 top -= 1
                 level, block = stack[top, 0], stack[top, 1]
-                first = max(block * fanout, g0 // spans[level])
-                end = min(block * fanout + fanout, (g1 - 1) // spans[level] + 1)
+                first = max(block * fanout, h0 // spans[level])
+                end = min(block * fanout + fanout, (h1 - 1) // spans[level] + 1)
         q += 1
     return q, found, visits, out[:found]
 
