@@ -18,7 +18,7 @@ from weever_stream.check import check
 from weever_stream.check.readers import Wanted, read_schema, read_table
 from weever_stream.check.sources import find_files
 from weever_stream.errors import DataError
-from weever_stream.rules import ColumnType, fd, unique
+from weever_stream.rules import ColumnType, fd, parse_rule, unique
 
 TABLE = pa.table({"zip": ["01", "01", "02", None], "city": ["a", "b", "c", ""], "n": [1, 2, 3, 2**63 - 1]})
 RULE = fd("zip", "city", name="zip_determines_city")
@@ -293,3 +293,11 @@ def test_a_key_must_name_every_row(rows: dict[str, list[object]], key: list[str]
     with pytest.raises(DataError) as caught:
         check(RULE, pa.table(rows), key=key)
     assert caught.value.render() == message
+
+
+def test_folder_values_are_read_as_spark_wrote_them(tmp_path: Path) -> None:
+    folder = tmp_path / "state=a%3Ab%20c"
+    folder.mkdir()
+    pq.write_table(pa.table({"k": [1]}), folder / "part.parquet")
+    report = check(parse_rule("t.state = 'a:b c'", name="r"), tmp_path)
+    assert report.results[0].violations == 1
