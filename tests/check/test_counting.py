@@ -15,6 +15,7 @@ from hypothesis import given, settings
 
 from tests.check.drawn import rules, tables
 from tests.check.oracle import involved_rows, violations_of
+from weever_stream.check import check
 from weever_stream.check.boxes import Boxes
 from weever_stream.check.count import Tally, count_rule
 from weever_stream.check.exact import ExactCodes
@@ -110,3 +111,31 @@ def test_an_empty_table_has_no_violations() -> None:
     table = pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.string())})
     for text in ("t.a = s.a", "t.a < s.a and t.b > s.b", "t.a = s.a and t.b != s.b", "t.a > 3"):
         assert tally(parse_rule(text, name="empty"), table)[:2] == (0, 0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rules_that_share_a_grouping_count_as_each_does_alone_with_nulls_and_filters(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    columns = {
+        name: pa.array(random.integers(0, high, 500), mask=random.random(500) < 0.1)
+        for name, high in (("k", 60), ("m", 5), ("a", 3), ("b", 3), ("c", 40))
+    }
+    table = pa.table(columns)
+    texts = {
+        "one": "t.k = s.k and t.a != s.a",
+        "two": "t.k = s.k and t.b != s.b",
+        "three": "t.k = s.k",
+        "four": "t.k = s.k and t.b != s.b and t.a = 1 and s.a = 1",
+        "five": "t.k = s.k and t.m = s.m and t.c != s.c",
+        "six": "t.k = s.k and t.m = s.m",
+        "seven": "t.k = s.k and t.c < s.c and t.a > s.a",
+        "eight": "t.k = s.k and t.a != s.a and t.m > 2",
+    }
+    rules = [parse_rule(text, name=name) for name, text in texts.items()]
+    together = check(rules, table, mode="count")
+    for rule, shared in zip(rules, together.results, strict=True):
+        alone = check(rule, table, mode="count").results[0]
+        assert (shared.violations, shared.rows_involved) == (alone.violations, alone.rows_involved), rule.name
+        assert sum(len(piece.pairs) for piece in check(rules, table).violations() if piece.rule.name == rule.name) == (
+            alone.violations
+        )

@@ -108,13 +108,15 @@ class ExactCodes:
             return self._groups[at]
 
     def grouping(self, pairs: Sequence[TypedPredicate]) -> Grouping | None:
-        """The rows sorted by that key, where several rules can share the work. For columns without nulls only."""
+        """The rows that have such a key, sorted by it, where several rules can share the work."""
         at = _equalities(pairs)
         if not at or self._members[at] < _FAMILY or any(left != right for left, right, _ in at):
             return None
         with self._lock:
             if at not in self._groupings:
-                rows = self.candidates(pairs)
+                rows, valid = self.candidates(pairs), self._with_key(pairs)
+                if valid is not None:
+                    rows = np.flatnonzero(valid) if rows is None else rows[valid[rows]]
                 if rows is None:
                     self._groupings[at] = grouping_of(self.group(pairs))
                 else:
@@ -122,6 +124,16 @@ class ExactCodes:
                     some = grouping_of(packed(parts, (len(rows), len(rows))))
                     self._groupings[at] = Grouping(rows[some.order], some.starts)
             return self._groupings[at]
+
+    def _with_key(self, pairs: Sequence[TypedPredicate]) -> Mask | None:
+        """The rows without a null in the columns that are compared for equality; None where that is all of them."""
+        valid: Mask | None = None
+        for predicate in pairs:
+            if predicate.op is Op.EQ:
+                present = self.of(operands(predicate)[0], predicate.domain).valid
+                if present is not None:
+                    valid = present if valid is None else valid & present
+        return valid
 
     def candidates(self, pairs: Sequence[TypedPredicate]) -> Ints | None:
         """The rows, ascending, that a family with fewer equalities left over: no other can agree on more of them.

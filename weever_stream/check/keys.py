@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weever_stream.index.arrays import Ints
+    from weever_stream.index.arrays import Ints, Mask
 
 __all__ = [
     "Grouping",
@@ -69,6 +69,17 @@ class Grouping(NamedTuple):
 
     order: Ints
     starts: Ints
+
+    def among(self, kept: Mask) -> Grouping:
+        """The same for some of the rows, known by their places among those."""
+        if not len(self.order):
+            return self
+        sizes, mine = np.diff(self.starts), kept[self.order]
+        counts = np.add.reduceat(mine.astype(np.int64), self.starts[:-1])
+        shared = counts > 1
+        order = self.order[mine & np.repeat(shared, sizes)]
+        places = np.cumsum(kept) - 1
+        return Grouping(places[order], np.concatenate([[0], np.cumsum(counts[shared])]))
 
 
 def grouping_of(group: Part) -> Grouping:

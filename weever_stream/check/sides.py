@@ -130,7 +130,9 @@ def sides_of(rule: BoundRule, codes: ExactCodes) -> Sides:
         right = _both(right, codes.of(theirs, predicate.domain).valid)
         same &= ours == theirs
     same &= _equal(left, right)
-    grouping = codes.grouping(rule.pairs) if same and left is None else None
+    grouping = codes.grouping(rule.pairs) if same else None
+    if grouping is not None and left is not None:
+        grouping = grouping.among(left)
     left_rows = codes.candidates(rule.pairs) if same and left is None and grouping is None else None
     left_rows = left_rows if left is None else np.flatnonzero(left)
     right_rows = left_rows if same else None if right is None else np.flatnonzero(right)
