@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from weever_stream.cli import run
 from weever_stream.rules import read_rules_text
 
 ROOT = Path(__file__).parents[1]
@@ -37,6 +38,20 @@ def test_rule_files_on_the_first_pages_are_valid(page: Path) -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_readme_shows_what_the_command_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    [table], [rules] = blocks(ROOT / "README.md", "csv"), blocks(ROOT / "README.md", "yaml")
+    shown = next(block for block in blocks(ROOT / "README.md", "") if block.startswith("$ weever check"))
+    (tmp_path / "packages.csv").write_text(table + "\n", encoding="utf-8")
+    (tmp_path / "rules.yaml").write_text(rules, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert run(["check", "rules.yaml", "packages.csv"]) == 1
+    printed = capfd.readouterr().out
+    timeless = [re.sub(r" +\d\.\d+ s$", "", text.rstrip()).rstrip() for text in (*printed.splitlines(), "")]
+    assert timeless[:-1] == [re.sub(r" +\d\.\d+ s$", "", line.rstrip()) for line in shown.splitlines()[1:]]
 
 
 def test_files_named_on_how_it_works_exist() -> None:

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -228,6 +229,8 @@ class _Run:
     def _counted(self, bound: Sequence[BoundRule], codes: ExactCodes, keep: bool) -> list[tuple[Tally, float]]:
         """Every rule's counts and time. Rules with fewer equalities go first: others build on their work."""
         done = 0
+        if any(sum(pair.op.is_order for pair in one.pairs) > 1 for one in bound):
+            import_module("weever_stream.check.sweep").load()
 
         def count(one: BoundRule) -> tuple[Tally, float]:
             nonlocal done

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from weever_stream.check.keys import Grouping, Part, grouping_of, narrowed, packed
 from weever_stream.errors import DataError
@@ -217,8 +216,10 @@ def _by_dictionary(table: pa.Table, shared: _Dictionary) -> dict[str, Codes]:
     ranks = ranks_of(encoded.chunk(0).dictionary) if shared.ordered else None
     places = [chunk.indices for chunk in encoded.chunks]
     nulls = together.null_count > 0
-    values = np.concatenate([numbers(pc.fill_null(p, 0), "i") for p in places]).astype(np.int64)
+    values = np.concatenate([numbers(p, "i") for p in places]).astype(np.int64)
     valid = np.concatenate([present(p) for p in places]) if nulls else None
+    if valid is not None:
+        values[~valid] = 0
     if ranks is not None and len(ranks):
         values = ranks[values]
     rows = table.num_rows

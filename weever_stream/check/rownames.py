@@ -16,6 +16,7 @@ import pyarrow as pa
 from weever_stream.check.exact import codes_of_column
 from weever_stream.check.keys import Part, packed
 from weever_stream.errors import DataError
+from weever_stream.index.arrays import as_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,8 +50,8 @@ class RowNames:
     def rows(self, positions: Ints | Rows, columns: Sequence[str]) -> pa.Table:
         """Some rows: the columns that name them, then the others asked for."""
         others = [name for name in columns if name not in self.key]
-        taken = self.table.select([*self.key, *others]).take(pa.array(positions))
-        return taken if self.key else taken.add_column(0, self.columns[0], pa.array(positions.astype(np.int64) + 1))
+        taken = self.table.select([*self.key, *others]).take(as_arrow(positions))
+        return taken if self.key else taken.add_column(0, self.columns[0], as_arrow(positions.astype(np.int64) + 1))
 
     def ordered(self, left: Rows, right: Rows) -> tuple[Rows, Rows]:
         """The pairs, each with the smaller key on the left."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from weever_stream.detect.texts import is_number, json_objects, json_strings, keys_of, side_by_side
+from weever_stream.index.arrays import as_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +63,7 @@ class RowTexts:
             return self._make(what, rows)
         if what not in self._made:
             self._made[what] = self._make(what, self._often)
-        return self._made[what].take(pa.array(self._place[rows]))
+        return self._made[what].take(as_arrow(self._place[rows]))
 
     def _make(self, what: str, rows: Ints | Rows) -> pa.Array:
         table = self._names.rows(rows, self._columns)

@@ -16,7 +16,7 @@ from numba import njit
 if TYPE_CHECKING:
     from weever_stream.index.arrays import Bytes, Ints
 
-__all__ = ["ABOVE", "BELOW", "count_ascents", "count_partners", "mark_ascents"]
+__all__ = ["ABOVE", "BELOW", "count_ascents", "count_partners", "load", "mark_ascents"]
 
 BELOW, ABOVE = 1, 2
 """Marks of a row that is the lower, or the upper, of some pair."""
@@ -167,3 +167,11 @@ def _merge_kinds(source, target, at, at_target, start, middle, stop, giver, part
                 takers -= 1
                 partners[at[j]] += givers
             j += 1
+
+
+def load() -> None:
+    """Loads the kernels (or, on the first run, compiles them), so that this is not counted as any rule's time."""
+    none, one = np.zeros(0, np.int64), np.zeros(1, np.int64)
+    count_ascents(none.copy(), one, False)
+    mark_ascents(none, none, one, False, False)
+    count_partners(none.copy(), one, 0)

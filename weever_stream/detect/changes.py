@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from weever_stream.detect.intake import Intake, refuse_null_keys, to_table
 from weever_stream.errors import DataError
+from weever_stream.index.arrays import as_arrow
 from weever_stream.index.codes import flatten
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class ChangeReader:
         if not self._numbered:
             refuse_null_keys(batch, self._key)
             return batch
-        numbers = pa.array(np.arange(first, first + batch.num_rows))
+        numbers = as_arrow(np.arange(first, first + batch.num_rows))
         return pa.RecordBatch.from_arrays([numbers, *batch.columns], schema=self._schema)
 
     def drops(self, keys: Any) -> pa.RecordBatch:

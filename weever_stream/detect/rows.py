@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from weever_stream.detect.filters import passes
 from weever_stream.index import hashing
+from weever_stream.index.arrays import as_arrow
 from weever_stream.index.codes import encode
 from weever_stream.index.tree import Entries
 
@@ -62,7 +63,7 @@ class Rows:
 
 def take_rows(table: pa.RecordBatch, rows: Positions, columns: Sequence[str] | None) -> pa.RecordBatch:
     """Some rows of a batch, all columns or some."""
-    return (table if columns is None else table.select(columns)).take(pa.array(rows))
+    return (table if columns is None else table.select(columns)).take(as_arrow(rows))
 
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

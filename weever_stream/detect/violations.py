@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from weever_stream.detect.identity import python_values, violation_id
 from weever_stream.detect.texts import ids_of, json_objects, json_strings, keys_of
-from weever_stream.index.arrays import booleans
+from weever_stream.index.arrays import as_arrow, booleans
 from weever_stream.index.codes import coding, encode, flatten, in_domain
 from weever_stream.rules.types import ColumnType, type_of_arrow
 
@@ -177,7 +177,7 @@ def smaller_left(
     both = pa.Table.from_batches([left, right]).combine_chunks()
     here, there = np.arange(n), np.arange(n, 2 * n)
     return tuple(
-        both.take(pa.array(which)).combine_chunks().to_batches()[0]
+        both.take(as_arrow(which)).combine_chunks().to_batches()[0]
         for which in (np.where(swap, there, here), np.where(swap, here, there))
     )
 

@@ -1,19 +1,17 @@
 """Names for the numpy arrays that flow through the index, and views of Arrow's buffers as such.
 
-Arrow's own `to_numpy` imports pandas where that is installed, which takes longer than a small check does.
+Arrow's own `to_numpy` and `array` import pandas where that is installed, which takes longer than a small check does.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["Bytes", "Ints", "Mask", "Rows", "booleans", "numbers", "present"]
+__all__ = ["Bytes", "Ints", "Mask", "Rows", "as_arrow", "booleans", "numbers", "present"]
 
 Ints: TypeAlias = NDArray[np.int64]
 """Codes, keys, bounds: anything the kernels compare."""
@@ -55,3 +53,9 @@ def _bits(packed: pa.Buffer | None, array: pa.Array) -> Mask:
     first, last = array.offset // 8, (array.offset + len(array) + 7) // 8
     bits = np.unpackbits(np.frombuffer(packed, np.uint8, last - first, first), bitorder="little")
     return bits[array.offset - 8 * first :][: len(array)].view(np.bool_)
+
+
+def as_arrow(numbers: Ints | Rows) -> pa.Array:
+    """Whole numbers as an Arrow array, without a copy."""
+    kind = pa.int32() if numbers.dtype == np.int32 else pa.int64()
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
