@@ -44,7 +44,7 @@ def test_the_readme_shows_what_the_command_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     [table], [rules] = blocks(ROOT / "README.md", "csv"), blocks(ROOT / "README.md", "yaml")
-    shown = next(block for block in blocks(ROOT / "README.md", "") if block.startswith("$ weever check"))
+    [shown] = blocks(ROOT / "README.md", "console")
     (tmp_path / "packages.csv").write_text(table + "\n", encoding="utf-8")
     (tmp_path / "rules.yaml").write_text(rules, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
