@@ -136,3 +136,16 @@ def test_a_dump_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="cannot be read"):
         Detector.load(tmp_path / "nothing", RULES, key=["id", "part"])
+
+
+def test_a_link_stays_a_link_and_a_pipe_is_refused(tmp_path: Path) -> None:
+    detector = made(rows=300)
+    (tmp_path / "real").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    detector.dump(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert ids(Detector.load(tmp_path / "real", RULES, key=["id", "part"])) == ids(detector)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OutputError, match="is not a file"):
+        detector.dump(tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()

@@ -100,3 +100,16 @@ def test_one_error_is_raised_as_itself():
 def test_an_empty_schema_is_said_to_be_empty():
     with pytest.raises(RuleError, match="has no columns"):
         bind(parse_rule("t.x = s.x"), {})
+
+
+def test_a_header_that_says_more_than_the_name_is_found():
+    with pytest.raises(RuleError) as caught:
+        bind(
+            parse_rule("t.ident = s.ident"), {"ident(String)": type_of_name("string"), "identity": type_of_name("int")}
+        )
+    assert "did you mean" in (caught.value.hint or "")
+    with pytest.raises(RuleError) as caught:
+        bind(
+            parse_rule("t.id = s.id"), {"id (a long remark on it)": type_of_name("string"), "zip": type_of_name("int")}
+        )
+    assert caught.value.hint == "did you mean id (a long remark on it)?"

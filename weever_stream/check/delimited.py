@@ -30,6 +30,7 @@ __all__ = ["TEXT", "beyond_doubles", "read_delimited", "read_header"]
 
 TEXT = ColumnType("string")
 _FIRST = 1 << 20
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _EXACT = 2**53
 """Whole numbers up to here are exact as doubles."""
 _CELL = re.compile(r"In CSV column #(\d+):(?: Row #(\d+):)?")
@@ -50,7 +51,7 @@ def read_header(file: DataFile) -> list[str]:
         text = start.decode("utf-8-sig", "strict" if len(start) < _FIRST else "ignore")
     except UnicodeDecodeError as error:
         line = start[: error.start].count(b"\n") + 1
-        raise _not_utf8(file, line) from None
+        raise _not_utf8(file, line, utf16=start[:2] in _UTF16) from None
     return next(csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(file)))
 
 
@@ -187,11 +188,11 @@ def _first_broken_line(column: pa.ChunkedArray) -> int | None:
     return None
 
 
-def _not_utf8(file: DataFile, line: int | None, column: str | None = None) -> DataError:
+def _not_utf8(file: DataFile, line: int | None, column: str | None = None, *, utf16: bool = False) -> DataError:
     return DataError(
         f"column {column} is not UTF-8 text" if column else "the text is not UTF-8",
         place=Place(file=str(file), line=line),
-        hint="convert the file first: iconv -f latin1 -t utf-8",
+        hint=f"convert the file first: iconv -f {'utf-16' if utf16 else 'latin1'} -t utf-8",
     )
 
 

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -153,6 +154,11 @@ class _Source:
 def _paths_of_source(file: RuleFile) -> tuple[Any, str | None]:
     given = (file.resolve(os.environ).source or {}) if file.source else {}
     path = given.get("path") or given.get("paths")
+    if not path and given.get("kind"):
+        raise DataError(
+            f"the source of kind {given['kind']} has no `path:` that check can read",
+            hint="name the data after the rule file: a table that is at rest",
+        )
     if not path:
         raise DataError("there is no data to check", hint="name it after the rule file, or under `source:` in it")
     found = [str(one) for one in path] if isinstance(path, (list, tuple)) else str(path)
@@ -228,16 +234,23 @@ class _Run:
 
     def _counted(self, bound: Sequence[BoundRule], codes: ExactCodes, keep: bool) -> list[tuple[Tally, float]]:
         """Every rule's counts and time. Rules with fewer equalities go first: others build on their work."""
-        done = 0
+        done, running = 0, dict[str, None]()
+        telling = Lock()
         if any(sum(pair.op.is_order for pair in one.pairs) > 1 for one in bound):
             import_module("weever_stream.check.sweep").load()
 
         def count(one: BoundRule) -> tuple[Tally, float]:
             nonlocal done
             began = perf_counter()
+            with telling:
+                running[one.rule.name] = None
+                self.tell(f"rule {next(iter(running))}", done, len(bound))
             tally = count_rule(one, codes, keep)
-            done += 1
-            self.tell(f"rule {one.rule.name}", done, len(bound))
+            with telling:
+                done += 1
+                del running[one.rule.name]
+                # The bar names the rule that has been counted longest, not the one that is done.
+                self.tell(f"rule {next(iter(running), one.rule.name)}", done, len(bound))
             return tally, perf_counter() - began
 
         order = sorted(range(len(bound)), key=lambda at: sum(pair.op is Op.EQ for pair in bound[at].pairs))

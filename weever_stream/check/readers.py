@@ -147,7 +147,7 @@ def _explained(file: DataFile, text: str) -> DataError:
     if file.format == "json" and (found := _ROW.search(text)):
         place = Place(file=str(file), line=int(found[1]) + 1)
         return DataError("the line is not JSON", place=place, hint="one object a line: JSON lines")
-    reason = re.split(r"[:.] ", text)[0][:120]
+    reason = re.split(r"[:.] |\n", text.strip())[0][:120]
     return DataError(f"{file} cannot be read as {file.format}: {reason}", hint="is it complete, and of this format?")
 
 

@@ -30,6 +30,7 @@ _SUFFIXES: dict[str, Format] = {
 _COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
 _MAGIC: dict[bytes, Format] = {b"PAR1": "parquet", b"ARRO": "arrow"}
 _KNOWN = "CSV, TSV, Parquet, JSON lines, Arrow and Delta are read; the name's ending tells which"
+_PIPE = "pipes and devices are not read: columns are read more than once; write the rows to a file first"
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,15 @@ def _expanded(given: str | Path, forced: Format | None) -> list[DataFile]:
             raise DataError(f"no file matches {given}", hint="quote the pattern, and check it with ls")
         return [file for match in matches for file in _expanded(match, forced)]
     if not path.exists():
+        if path.is_symlink():
+            raise DataError(f"{path} is a link that leads nowhere", hint="check what it should lead to")
         siblings = [sibling.name for sibling in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise DataError(f"there is no file {path}", hint=did_you_mean(path.name, siblings) or "check the path")
+        hint = _PIPE if str(given) == "-" else did_you_mean(path.name, siblings) or "check the path"
+        raise DataError(f"there is no file {path}", hint=hint)
     if path.is_dir():
         return _in_folder(path, forced)
     if not path.is_file():
-        raise DataError(f"{path} is not a file", hint=_KNOWN)
+        raise DataError(f"{path} is not a file", hint=_PIPE)
     return [DataFile(path, forced or _format(path))]
 
 

@@ -29,8 +29,10 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs a command line and returns its exit code. Whatever happens is told on stderr, never as a traceback."""
+    from weever_stream.cli.output import give_up_stdout, have_stdout, not_written
     from weever_stream.errors import OutputError, WeeverError
 
+    have_stdout()
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
@@ -42,11 +44,14 @@ def run(arguments: Sequence[str]) -> int:
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
         # The reader has gone, as `head` does. What is still buffered must not raise again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up_stdout()
         return NOT_WRITTEN
     except MemoryError:
         return _fail("there is not enough memory for this table", COULD_NOT_RUN)
     except Exception as error:
+        if isinstance(error, OSError) and (message := not_written(error)):
+            give_up_stdout()
+            return _fail(message, NOT_WRITTEN)
         if os.environ.get("WEEVER_DEBUG") == "1":
             raise
         return _fail(f"unexpected {type(error).__name__} in weever; {_ISSUES}", COULD_NOT_RUN)
@@ -57,11 +62,14 @@ def _dispatch(arguments: Sequence[str]) -> int:
     from weever_stream.cli.app import Interrupted, UsageError, dispatch
 
     try:
-        return dispatch(arguments)
+        code = dispatch(arguments)
     except UsageError as mistake:
         return _fail(str(mistake), COULD_NOT_RUN)
     except Interrupted:
         raise KeyboardInterrupt from None
+    if code == INTERRUPTED:  # newer versions of typer catch the interrupt themselves
+        raise KeyboardInterrupt
+    return code
 
 
 def _fail(message: str, code: int) -> int:

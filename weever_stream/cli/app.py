@@ -66,7 +66,15 @@ def _version(wanted: bool) -> None:
 def weever(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_version,
+            is_eager=True,
+            # WEEVER_VERSION is what people call the version they install: it must not turn every command into this one
+            allow_from_autoenv=False,
+            help="Print the version and stop.",
+        ),
     ] = False,
 ) -> None:
     """Tells you which rows of your data contradict each other."""

@@ -7,12 +7,12 @@ import sys
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from weever_stream.errors import OutputError
+from weever_stream.cli.output import is_stdout, opened
+from weever_stream.errors import RuleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +24,7 @@ __all__ = ["Form", "Mode", "check"]
 
 _SHOWN = 20
 """Violations that text shows per rule."""
+_DATA = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".arrow", ".feather")
 
 
 class Mode(str, Enum):
@@ -63,7 +64,9 @@ def check(
     form: Annotated[
         Form, typer.Option("--format", envvar="WEEVER_CHECK_FORMAT", help="How to write the outcome.")
     ] = Form.TEXT,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file; - is the terminal.")
+    ] = None,
     null_value: Annotated[
         list[str] | None, typer.Option(help="A text that means null in CSV; may be repeated.")
     ] = None,
@@ -78,6 +81,8 @@ def check(
     from weever_stream.check import check as check_table
     from weever_stream.rules import read_rules
 
+    if file.suffix.lower() in _DATA:
+        raise RuleError(f"{file} is data by its name, not rules", hint="the rule file is named first, then the data")
     rules = read_rules(file)
     if rule:
         rules = rules.select(rule)
@@ -93,8 +98,8 @@ def check(
             threads=threads,
             progress=tell,
         )
-    with _opened(output) as out:
-        _write(report, form, out, to_terminal=output is None)
+    with opened(output) as out:
+        _write(report, form, out, to_terminal=is_stdout(output))
     raise typer.Exit(report.exit_code)
 
 
@@ -107,38 +112,6 @@ def _write(report: Report, form: Form, out: IO[bytes], to_terminal: bool) -> Non
     from weever_stream.check import write_csv, write_json
 
     (write_json if form is Form.JSON else write_csv)(report, out)
-
-
-@contextmanager
-def _opened(output: Path | None) -> Iterator[IO[bytes]]:
-    """Where results go. A file appears whole or not at all; devices and pipes are written as they are."""
-    if output is None:
-        yield sys.stdout.buffer
-        return
-    try:
-        if output.exists() and not output.is_file():
-            with output.open("wb") as out:
-                yield out
-            return
-        with NamedTemporaryFile("wb", dir=output.parent, prefix=f".{output.name}.", delete=False) as out:
-            try:
-                yield out
-                out.flush()
-                os.fchmod(out.fileno(), 0o666 & ~_umask())
-                os.replace(out.name, output)
-            except BaseException:
-                os.unlink(out.name)
-                raise
-    except OSError as error:
-        raise OutputError(
-            f"{output} cannot be written: {error.strerror or error}", hint="check its path, rights and space"
-        ) from None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weever_stream.errors import OutputError
+from weever_stream.cli.output import opened
 from weever_stream.rules import NOTATIONS, RuleFile, read_rules, write_rule, write_sql
 
 if TYPE_CHECKING:
@@ -35,10 +35,8 @@ def convert(
     if output is None:
         typer.echo(text, nl=False)
         return
-    try:
-        output.write_text(text, "utf-8")
-    except OSError as error:
-        raise OutputError(f"{output} cannot be written: {error.strerror}") from None
+    with opened(output) as out:
+        out.write(text.encode())
 
 
 def _converted(rules: RuleFile, to: Notation) -> str:

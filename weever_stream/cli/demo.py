@@ -79,13 +79,17 @@ def _open(detector: Detector) -> str:
 
 
 def _saved(folder: Path) -> Path:
+    rows = parcels()
+    rows[1]["city"] = "Limaa"
+    lines = [",".join(rows[0]), *(",".join(str(cell) for cell in row.values()) for row in rows)]
+    files = {folder / "rules.yaml": RULE_FILE, folder / "packages.csv": "\n".join(lines) + "\n"}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "rules.yaml").write_text(RULE_FILE, encoding="utf-8")
-        rows = parcels()
-        rows[1]["city"] = "Limaa"
-        lines = [",".join(rows[0]), *(",".join(str(cell) for cell in row.values()) for row in rows)]
-        (folder / "packages.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        for path, text in files.items():
+            if path.exists() and path.read_bytes() != text.encode():
+                raise OutputError(f"{path} is there already and is not the demo's", hint="name another folder")
+        for path, text in files.items():
+            path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise OutputError(f"{folder} could not be written: {error.strerror}", hint="name another folder") from None
     return folder

@@ -120,7 +120,7 @@ def _routing(family: Family) -> str:
 def _estimated(rules: RuleFile, table: pa.Table | None) -> list[str]:
     """How many violations a sample makes one expect."""
     if table is None:
-        return ["selectivity: not known without data; name it after the rule file"]
+        return ["types and selectivity: not known without data; name it after the rule file"]
     from weever_stream.check import check
 
     rows = table.num_rows

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from weever_stream.rules import write_rule
 from weever_stream.rules.model import Column, Constant
+from weever_stream.rules.writing import write_operand
 
 if TYPE_CHECKING:
     from weever_stream.check import Report, RuleResult, Violations
@@ -30,12 +31,16 @@ _SIGNS = {"!=": "≠", "<=": "≤", ">=": "≥"}
 def printable(value: object, width: int = _WIDTH) -> str:
     """A value as text of bounded length without control characters.
 
-    >>> printable("a\\tb")
-    'a\\\\tb'
+    A text that is empty, or has white space at its ends, is put in quotes: it would look like another one.
+
+    >>> printable("a\\tb"), printable("a ")
+    ('a\\\\tb', "'a '")
     """
     if value is None:
         return "null"
     text = value if isinstance(value, str) else _plain(value)
+    if text == "" or text[0].isspace() or text[-1].isspace():
+        text = f"'{text}'"
     cut = text[: width * 4]
     safe = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut)
     return safe if len(safe) <= width and len(cut) == len(text) else safe[: width - 1] + "…"
@@ -128,23 +133,38 @@ def _pair(piece: Violations, rows: dict[str, dict[str, object]]) -> Text:
 
 
 def _comparison(predicate: Predicate, rows: dict[str, dict[str, object]]) -> list[Text]:
-    """A predicate with the values that satisfied it: column and value, sign, column and value."""
-    cells: list[Text] = []
-    alone = len(rows) == 2 and len(predicate.rows) == 1
-    for at, side in enumerate((predicate.left, predicate.right)):
-        if isinstance(side, Constant):
-            cells += [Text(), Text(printable(side.value), style="yellow")]
-        else:
-            assert isinstance(side, Column)
-            name = f"{side.row}.{side.name}" if alone else side.name
-            lead = "" if at else "  "
-            cells += [
-                Text(lead + printable(name), style="dim"),
-                Text(printable(rows[side.row][side.name]), style="yellow"),
-            ]
-        if not at:
-            cells.append(Text(_SIGNS.get(predicate.op.symbol, predicate.op.symbol), style="bold"))
-    return cells
+    """A predicate with the values that satisfied it: column and value, sign, column and value.
+
+    One that is about a single row of a pair stands in that row's half, with its sign and the rest behind the value.
+    """
+    sign = _SIGNS.get(predicate.op.symbol, predicate.op.symbol)
+    left, right = predicate.left, predicate.right
+    if len(rows) == 2 and len(predicate.rows) == 1:
+        assert isinstance(left, Column)
+        name, value = _operand(left, rows)
+        told = value + Text(f" {sign} ", style="bold") + Text(" ").join(_operand(right, rows))
+        return [Text("  ") + name, told] if left.row == "t" else [Text(), Text(), Text(), name, told]
+    cells = [*_operand(left, rows), Text(sign, style="bold"), *_operand(right, rows)]
+    if sign == "≠" and len(cells) == 5 and cells[1].plain == cells[4].plain:
+        ours, theirs = (rows[side.row][side.name] for side in predicate.columns)
+        cells[1].plain, cells[4].plain = _from_difference(ours, theirs)
+    return [Text("  ") + cells[0], *cells[1:]]
+
+
+def _from_difference(one: object, other: object) -> tuple[str, str]:
+    """Two long values that begin alike, shown from shortly before the place where they differ."""
+    texts = [value if isinstance(value, str) else _plain(value) for value in (one, other)]
+    alike = next((at for at, (ours, theirs) in enumerate(zip(*texts, strict=False)) if ours != theirs), 0)
+    begin = max(0, (alike or min(map(len, texts))) - _WIDTH // 4)
+    ours, theirs = (("…" if begin else "") + printable(text[begin:], _WIDTH - 1) for text in texts)
+    return ours, theirs
+
+
+def _operand(side: Column | Constant, rows: dict[str, dict[str, object]]) -> tuple[Text, ...]:
+    """A column's name and value, or a constant as rules write it."""
+    if isinstance(side, Constant):
+        return (Text(printable(write_operand(side))),)
+    return Text(printable(side.name), style="dim"), Text(printable(rows[side.row][side.name]), style="yellow")
 
 
 def _close(console: Console, report: Report, listed: dict[str, int]) -> None:
@@ -161,5 +181,9 @@ def _close(console: Console, report: Report, listed: dict[str, int]) -> None:
     rules = len(report.results)
     verdict = "all hold" if not broken else f"{broken} violated"
     console.print(
-        Text(f"\n{printable(report.table, 80)}: {report.rows:,} rows, {rules} rule{'s' * (rules != 1)}, {verdict}")
+        Text(f"\n{printable(report.table, 80)}: {_number(report.rows, 'row')}, {_number(rules, 'rule')}, {verdict}")
     )
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"

@@ -33,7 +33,9 @@ def validate(
     against: Annotated[
         str | None, typer.Option("--against", metavar="DATA", help="Check columns and types against this data.")
     ] = None,
-    form: Annotated[Form, typer.Option("--format", help="How to print the outcome.")] = Form.text,
+    form: Annotated[
+        Form, typer.Option("--format", envvar="WEEVER_VALIDATE_FORMAT", help="How to print the outcome.")
+    ] = Form.text,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of rule files and stop.")] = False,
 ) -> None:
     """Check a rule file and show its rules in normal form.

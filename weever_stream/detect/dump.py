@@ -15,6 +15,7 @@ import struct
 import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +30,6 @@ from weever_stream.index.tuples import TupleSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from weever_stream.detect.plan import Plan
 
@@ -53,7 +53,10 @@ def _plan_text(plan: Plan) -> list[str]:
 
 
 def dump_shard(shard: Shard, path: Path, about: Mapping[str, Any]) -> None:
-    """Writes a shard. Its tail becomes a run first."""
+    """Writes a shard. Its tail becomes a run first. A link stays a link, and no device is ever replaced."""
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        raise OutputError(f"{path} is not a file", hint="name a file to write the state to")
     shard.forest.settle()
     sections: list[tuple[str, bytes]] = [("schema", shard.forest.schema.serialize().to_pybytes())]
     for number, run in enumerate(shard.forest.runs):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from weever_stream.errors import Place
     from weever_stream.rules.types import Schema
 
-__all__ = ["BoundRule", "TypedPredicate", "bind", "bind_all"]
+__all__ = ["BoundRule", "TypedPredicate", "bind", "bind_all", "unknown_hint"]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _type(predicate: Predicate, column: Column, schema: Schema) -> ColumnType:
     known = schema.get(column.name)
     if known is None:
         raise RuleError(
-            f"there is no column {column.name}", place=_spot(predicate, column), hint=_unknown_hint(column.name, schema)
+            f"there is no column {column.name}", place=_spot(predicate, column), hint=unknown_hint(column.name, schema)
         )
     if isinstance(known, str):
         raise TypeMismatchError(
@@ -112,14 +112,21 @@ def _type(predicate: Predicate, column: Column, schema: Schema) -> ColumnType:
     return known
 
 
-def _unknown_hint(name: str, schema: Schema) -> str | None:
+def unknown_hint(name: str, schema: Iterable[str]) -> str:
+    """What to do about a column that is not there: the name that may be meant, or all that there are."""
+    names = list(schema)
     folded = _folded(name)
-    if same := [known for known in schema if _folded(known) == folded]:
+    if len(names) == 1 and (other := re.search(r"[;|\t]", names[0])):
+        return f"the only column is {names[0]!r}; are {other[0]!r} the separators? CSV has commas, and .tsv files tabs"
+    if same := [known for known in names if _folded(known) == folded]:
         return f"names are compared letter by letter; did you mean {' or '.join(same)}?"
-    if hint := did_you_mean(name, schema):
+    if hint := did_you_mean(name, names):
         return hint
-    shown = ", ".join(list(schema)[:12]) + (", …" if len(schema) > 12 else "")
-    return f"the columns are {shown}" if schema else "the table has no columns"
+    # a header may say more than the name, as in `ident(String)`
+    if longer := [known for known in names if re.match(re.escape(folded) + r"\W", _folded(known))]:
+        return f"did you mean {' or '.join(longer[:2])}?"
+    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    return f"the columns are {shown}" if names else "the table has no columns"
 
 
 def _folded(name: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from weever_stream.errors import Place, RuleError, RuleErrors, TypeMismatchError, collecting, did_you_mean
-from weever_stream.rules.bind import BoundRule, bind_all
+from weever_stream.rules.bind import BoundRule, bind_all, unknown_hint
 from weever_stream.rules.build import About
 from weever_stream.rules.filemodel import FileModel, RuleModel
 from weever_stream.rules.items import rules_of_item
@@ -72,7 +72,7 @@ class RuleFile:
     def bind(self, found: Schema) -> tuple[BoundRule, ...]:
         """All rules against the source's schema with the file's `columns:` put in. Raises every error together."""
         errors = [
-            RuleError(f"{what} {name}, which is not a column", place=place, hint=did_you_mean(name, found))
+            RuleError(f"{what} {name}, which is not a column", place=place, hint=unknown_hint(name, found))
             for what, name, place in self._named_columns()
             if name not in found
         ]

@@ -33,6 +33,7 @@ Kind = Literal[
     "duration",
     "string",
 ]
+_CUT_OFF = "inside braces a comma ends the value: put the type in quotes, 'decimal(10,2)'"
 Schema: TypeAlias = "Mapping[str, ColumnType | str]"
 """Column name to its type, or to the spelling of a type that rules cannot compare."""
 
@@ -101,7 +102,9 @@ def type_of_name(spelling: str) -> ColumnType:
         return ColumnType("string")
     raise TypeMismatchError(
         f"{spelling!r} is not a type that rules can compare",
-        hint=did_you_mean(name, _NAMES)
+        hint=_CUT_OFF
+        if re.fullmatch(r"(decimal|numeric)\(\d+", name)
+        else did_you_mean(name, _NAMES)
         or "one of " + ", ".join(sorted({str(ColumnType(kind)) for kind in _NAMES.values()} | {"decimal(p,s)"})),
     )
 
