@@ -1,0 +1,208 @@
+"""Writes docs/benchmarks.md from the kept results: no number is typed by hand, and each stands with its command.
+
+    python -m benchmarks.page
+
+Between `<!-- part: NAME -->` and `<!-- end -->` the page is written anew; the words around are kept. A part that was
+never run says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from benchmarks.check import check_lines, dirty_lines
+from benchmarks.children import ROOT
+from benchmarks.detector import compare_lines, single_lines
+from benchmarks.growth import growth_lines
+from benchmarks.results import Line, load, number
+from benchmarks.twenty import TWENTY, twenty_lines
+
+__all__ = ["write"]
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+_PART = re.compile(r"(<!-- part: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+Records = list[dict[str, Any]]
+
+
+def write() -> None:
+    """Fills in every part of the page."""
+    text = PAGE.read_text()
+    PAGE.write_text(_PART.sub(lambda part: part[1] + _PARTS[part[2]]() + part[3], text))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def _shown(part: str, body: Callable[[Records], str]) -> Callable[[], str]:
+    """The part's table under its command; or that it was never run."""
+
+    def made() -> str:
+        found = load(part)
+        if found is None:
+            return "Not run yet.\n"
+        return f"```\n{found['command']}\n```\n\n{body(found['records'])}"
+
+    return made
+
+
+def _detector(records: Records) -> str:
+    lines = compare_lines(records)
+    return _table(
+        ("rule", "batch", "pairs", "Detector s", "baseline s", "ratio", "", "peak MB", "", "us a delete"),
+        (
+            (
+                one["rule"], f"{one['batch']:,}", f"{one['pairs']:,}", number(one["ours_s"]), number(one["baseline_s"]),
+                number(one["ratio"]), cpu.verdict, str(one["peak_mb"]), memory.verdict, number(one["delete_us"]),
+            )
+            for one, cpu, memory in zip(records, lines[::2], lines[1::2], strict=True)
+        ),
+    )  # fmt: skip
+
+
+def _busy(records: Records) -> str:
+    return _table(
+        ("rule", "batch", "Detector s", "ratio"),
+        ((one["rule"], f"{one['batch']:,}", number(one["ours_s"]), number(one["ratio"])) for one in records),
+    )
+
+
+def _singles(records: Records) -> str:
+    return _table(
+        ("rule", "rows as", "us an insert", ""),
+        (
+            (one["rule"], one["form"], number(one["microseconds"]), line.verdict)
+            for one, line in zip(records, single_lines(records), strict=True)
+        ),
+    )
+
+
+def _twenty(records: Records) -> str:
+    return _table(
+        ("engine", "together s", "sum of each alone s", "share", ""),
+        (
+            (one["engine"], number(one["together_s"]), number(one["alone_s"]), number(one["share"]), line.verdict)
+            for one, line in zip(records, twenty_lines(records), strict=True)
+        ),
+    )
+
+
+def _rules() -> str:
+    return _table(("name", "rule"), ((name, f"`{rule}`") for name, rule in TWENTY.items()))
+
+
+def _check(records: Records) -> str:
+    return _table(
+        ("rule", "pairs", "weever s", "DuckDB s", "ratio", "target", "", "with loading", "weever MB", "DuckDB MB"),
+        (
+            (
+                one["rule"], f"{one['pairs']:,}", number(one["ours_s"]), number(one["duckdb_s"]), number(one["ratio"]),
+                line.goal, line.verdict, number(one["ratio_with_loading"]), str(one["peak_mb"]),
+                str(one["duckdb_peak_mb"]),
+            )
+            for one, line in zip(records, check_lines(records), strict=True)
+        ),
+    )  # fmt: skip
+
+
+def _dirty(records: Records) -> str:
+    one, line = records[0], dirty_lines(records[0])[0]
+    return _table(
+        ("table", "pairs", "s", "times clean", ""),
+        (
+            ("clean", f"{one['clean_pairs']:,}", number(one["clean_s"]), "", ""),
+            ("5% dirty", f"{one['dirty_pairs']:,}", number(one["dirty_s"]), number(one["ratio"]), line.verdict),
+        ),
+    )
+
+
+def _growth(records: Records) -> str:
+    rows = []
+    for one, lines in zip(records, _in_twos(growth_lines(records)), strict=True):
+        quarter, full = one["points"][len(one["points"]) // 4 - 1], one["points"][-1]
+        for which, line in zip(("last", "half"), lines, strict=True):
+            rows.append(
+                (
+                    one["rule"], "last 100,000" if which == "last" else "last half",
+                    *(number(point[f"{which}_us"]) for point in (quarter, full)),
+                    *(number(point[f"{which}_pairs"]) for point in (quarter, full)),
+                    number(one["ns_a_pair"]), number(one[f"{which}_ratio_with_pairs"]),
+                    number(one[f"{which}_ratio"]), line.verdict,
+                )
+            )  # fmt: skip
+    head = (
+        "rule",
+        "inserts",
+        "us at 1M",
+        "us at 4M",
+        "pairs each at 1M",
+        "at 4M",
+        "ns a pair",
+        "ratio",
+        "without pairs",
+    )
+    return _table((*head, ""), rows)
+
+
+def _in_twos(lines: Sequence[Line]) -> list[Sequence[Line]]:
+    return [lines[at : at + 2] for at in range(0, len(lines), 2)]
+
+
+_LINES: dict[str, Callable[[Records], list[Line]]] = {
+    "detector": compare_lines,
+    "singles": single_lines,
+    "twenty": twenty_lines,
+    "check-count": check_lines,
+    "check-dirty": lambda records: dirty_lines(records[0]),
+    "check-list": check_lines,
+    "growth": growth_lines,
+}
+
+
+def _summary() -> str:
+    """How many targets are met, and every one that is not."""
+    kept = [(make, found) for part, make in _LINES.items() if (found := load(part))]
+    judged = [line for make, found in kept for line in make(found["records"])]
+    missed = [line for line in judged if line.passed is False]
+    told = f"{sum(line.passed is True for line in judged)} of {len(judged)} targets are met.\n"
+    if not missed:
+        return told
+    table = _table(
+        ("missed", "target", "measured", "by"),
+        ((line.name, f"{line.goal} {line.unit}", number(line.measured), line.verdict) for line in missed),
+    )
+    return f"{told}\n{table}"
+
+
+def _machine() -> str:
+    out = []
+    for part in (*_LINES, "check-plain", "detector-busy", "growth-busy"):
+        if found := load(part):
+            about = found["machine"]
+            versions = ", ".join(f"{name} {value}" for name, value in about["versions"].items())
+            where = f"{about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']}"
+            out.append((part, found["date"], found["commit"], str(found["load"]), where, versions))
+    return _table(("part", "date", "commit", "load", "machine", "versions"), out)
+
+
+_PARTS: dict[str, Callable[[], str]] = {
+    "summary": _summary,
+    "machine": _machine,
+    "twenty-rules": _rules,
+    "detector": _shown("detector", _detector),
+    "detector-busy": _shown("detector-busy", _busy),
+    "growth-busy": _shown("growth-busy", _growth),
+    "singles": _shown("singles", _singles),
+    "twenty": _shown("twenty", _twenty),
+    "check-count": _shown("check-count", _check),
+    "check-dirty": _shown("check-dirty", _dirty),
+    "check-list": _shown("check-list", _check),
+    "check-plain": _shown("check-plain", _check),
+    "growth": _shown("growth", _growth),
+}
+
+if __name__ == "__main__":
+    write()
