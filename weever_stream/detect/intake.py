@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from weever_stream.errors import DataError, did_you_mean
+from weever_stream.index.arrays import present
 from weever_stream.index.codes import flatten
 from weever_stream.rules.types import ColumnType, type_of_arrow, type_of_name
 
@@ -249,9 +250,10 @@ def _require(name: str, known: Sequence[str]) -> None:
 
 def refuse_null_keys(batch: pa.RecordBatch, key: Sequence[str]) -> None:
     """A key names a row, so no part of it may be null."""
-    for name in key:
-        if batch.column(name).null_count:
-            at = int(np.flatnonzero(~np.asarray(batch.column(name).is_valid()))[0])
+    for place, name in enumerate(key):  # the key's columns come first
+        column = batch.column(place)
+        if column.null_count:
+            at = int(np.flatnonzero(~present(column))[0])
             raise DataError(
                 f"row {at + 1}: the key column {name} is null",
                 hint="every row needs a key; leave the key out to number the rows instead",

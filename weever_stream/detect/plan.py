@@ -96,6 +96,8 @@ class Probe:
 
     def wanted(self, *, within: bool, rule: int | None = None) -> int:
         """The programs to run, as bits: within one set or between two, for one rule or all."""
+        if rule is None and not within:
+            return -1
         bits = self.within if within else -1
         if rule is not None:
             bits &= sum(1 << number for number, target in enumerate(self.targets) if target.rule == rule)

@@ -106,6 +106,8 @@ class Encoder:
             self._entries(side, hashing.keyed(matrix, equals, stored), table, positions, valid, known, filtered, puts)
             for side, equals, stored in self._sides
         )
+        if not self._one_row:
+            return Rows(table, order, sides, ())
         opens = (self._opens(gate, table, valid, filtered) for gate in self._one_row)
         violating = (np.flatnonzero(open_ if puts is None else open_ & puts) for open_ in opens)
         return Rows(table, order, sides, tuple(rows.astype(np.int32) for rows in violating))

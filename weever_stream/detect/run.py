@@ -18,7 +18,7 @@ from weever_stream.index.tree import ALIVE, FANOUT, LEAF, Arrangement, Entries, 
 from weever_stream.index.tuples import TupleSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from weever_stream.detect.plan import Plan, Probe
     from weever_stream.detect.rows import Rows
@@ -103,7 +103,7 @@ class Run:
 
     def probe(
         self, probe: Probe, queries: Entries, *, within: bool = False, rule: int | None = None
-    ) -> Iterator[Pairs]:
+    ) -> Iterable[Pairs]:
         """Pairs of the queries with this run's living rows; `within`: the queries are rows of this run."""
         return probe_side(self.trees, probe, queries, within=within, rule=rule, dead=self.dead.mask)
 
@@ -145,7 +145,7 @@ def probe_side(
     within: bool,
     rule: int | None = None,
     dead: Bytes = ALIVE,
-) -> Iterator[Pairs]:
+) -> Iterable[Pairs]:
     """Pairs of the queries with the rows of the side that a probe walks."""
     tree = trees[probe.stored]
     assert tree is not None, "a side is probed only where it is stored"

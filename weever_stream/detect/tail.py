@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from weever_stream.detect.rows import Rows, joined, stored_equals, take_rows
 from weever_stream.index.probing import EVERY, OTHERS, scan_rows
-from weever_stream.index.tree import ALIVE, PAIRS_AT_ONCE, Entries, Pairs
+from weever_stream.index.tree import ALIVE, Entries, Pairs
 from weever_stream.index.tuples import TupleSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from weever_stream.detect.plan import Plan, Probe, Side
     from weever_stream.index.arrays import Bytes, Ints
@@ -41,17 +41,17 @@ def scan(
     within: bool,
     rule: int | None = None,
     dead: Bytes = ALIVE,
-) -> Iterator[Pairs]:
+) -> Iterable[Pairs]:
     """Pairs of the queries with the first n stored entries; `within`: the queries are those entries' rows."""
-    at, wanted = 0, probe.wanted(within=within, rule=rule)
-    while at < len(queries):
-        at, found, _, pairs = scan_rows(
-            n, dead, stored.matrix, stored.rows, stored.codes, queries.matrix, queries.rows, queries.codes,
-            stored.equals, probe.programs.packed, len(probe.programs), wanted, OTHERS if within else EVERY, at,
-            PAIRS_AT_ONCE,
-        )  # fmt: skip
-        if found:
-            yield Pairs.of(pairs)
+    _, found, _, pairs = scan_rows(
+        n, dead, stored.matrix, stored.rows, stored.codes, queries.matrix, queries.rows, queries.codes,
+        stored.equals, probe.programs.packed, len(probe.programs.heads), probe.wanted(within=within, rule=rule),
+        OTHERS if within else EVERY, 0, _NO_LIMIT,
+    )  # fmt: skip
+    return (Pairs.of(pairs),) if found else ()
+
+
+_NO_LIMIT = np.iinfo(np.int64).max
 
 
 class _Growing:
@@ -127,7 +127,7 @@ class Tail:
 
     def probe(
         self, probe: Probe, queries: Entries, *, within: bool = False, rule: int | None = None
-    ) -> Iterator[Pairs]:
+    ) -> Iterable[Pairs]:
         """Pairs of the queries with the living rows; `within`: the queries are rows of the tail."""
         side = self._sides[probe.stored]
         return scan(side.entries, side.n, probe, queries, within=within, rule=rule, dead=self.dead.mask)

@@ -21,7 +21,7 @@ from weever_stream.index.probing import EVERY, OTHERS, probe_tree
 from weever_stream.index.sorting import sort_rows, z_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from weever_stream.index.arrays import Bytes, Ints, Rows
 
@@ -32,6 +32,8 @@ PAIRS_AT_ONCE = 1 << 20
 """About how many pairs one step of a probe lists before it hands them out."""
 ALIVE: Bytes = np.empty(0, np.uint8)
 """No row is dead."""
+_FEW = 8
+_NO_LIMIT = np.iinfo(np.int64).max
 _NO_TALLY: Ints = np.empty(0, np.int64)
 _NO_CUTS: Ints = np.empty(0, np.int64)
 _NO_ORDER: Ints = np.empty(0, np.int64)
@@ -226,17 +228,30 @@ class Tree:
     def probe(
         self, queries: Entries, programs: Programs, *, wanted: int = -1, within: bool = False, dead: Bytes = ALIVE,
         limit: int = PAIRS_AT_ONCE,
-    ) -> Iterator[Pairs]:  # fmt: skip
+    ) -> Iterable[Pairs]:  # fmt: skip
         """The pairs of queries and stored rows, in steps of about `limit`.
 
         `wanted` selects programs by bits. `within`: the queries are rows of this very tree, known by their positions,
         and each program follows its rule for pairs within one set.
         """
+        n = len(queries.rows)
+        if n > _FEW:
+            return self._steps(queries, programs, wanted, OTHERS if within else EVERY, dead, limit)
+        # A few rows, of a single change say, find few pairs: one step, and no generator around it.
+        _, found, _, pairs = probe_tree(
+            self.buffer, dead, queries.matrix, queries.rows, queries.codes, programs.packed, len(programs.heads),
+            wanted, OTHERS if within else EVERY, 0, _NO_LIMIT, _NO_TALLY,
+        )  # fmt: skip
+        return (Pairs.of(pairs),) if found else ()
+
+    def _steps(
+        self, queries: Entries, programs: Programs, wanted: int, meets: int, dead: Bytes, limit: int
+    ) -> Iterator[Pairs]:
         at = 0
         while at < len(queries):
             at, found, _, pairs = probe_tree(
                 self.buffer, dead, queries.matrix, queries.rows, queries.codes, programs.packed, len(programs),
-                wanted, OTHERS if within else EVERY, at, limit, _NO_TALLY,
+                wanted, meets, at, limit, _NO_TALLY,
             )  # fmt: skip
             if found:
                 yield Pairs.of(pairs)
@@ -246,7 +261,7 @@ class Tree:
         tally = np.zeros(len(queries), np.int64)
         _, _, visits, _ = probe_tree(
             self.buffer, ALIVE, queries.matrix, queries.rows, queries.codes, programs.packed, len(programs),
-            -1, EVERY, 0, np.iinfo(np.int64).max, tally,
+            -1, EVERY, 0, _NO_LIMIT, tally,
         )  # fmt: skip
         return tally, visits
 
