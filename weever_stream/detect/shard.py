@@ -11,15 +11,16 @@ its life; nothing else grows with the number of rows held.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from weever_stream.detect.batch import Held, RowsOfBatch, split_by_cancelling
 from weever_stream.detect.forest import Forest
 from weever_stream.detect.found import Found, cancel, confirmed, resolve
-from weever_stream.detect.rows import Encoder, Rows, joined, take_rows
+from weever_stream.detect.rows import Encoder, Rows, joined
 from weever_stream.detect.run import Run, Shape, probe_side
 from weever_stream.detect.tail import Tail, scan
 from weever_stream.index.arrangement import UNORDERED
@@ -27,7 +28,7 @@ from weever_stream.index.sorting import sort_rows
 from weever_stream.index.tree import FANOUT, LEAF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from weever_stream.detect.plan import Plan
     from weever_stream.index.arrays import Ints, Mask
@@ -50,44 +51,7 @@ class Tally:
     stale: int = 0
     """Changes that were older than, or the same as, what was held or came later in their batch."""
     unknown_drops: int = 0
-    """Drops of a key that was not held."""
-
-
-@dataclass(slots=True, eq=False)
-class _Set:
-    """Rows of a batch, or those that it ends, as pairs point into them."""
-
-    table: pa.RecordBatch
-    known_as: Ints
-    replacing: Mask | None = None
-    """Rows whose key is held before and after the batch, if there are any."""
-
-    def take(self, rows: Positions, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """The values of some rows."""
-        return take_rows(self.table, rows, columns)
-
-    def numbers(self, rows: Positions) -> Ints:
-        """Numbers that a key keeps through the batch."""
-        return self.known_as[rows]
-
-
-@dataclass(frozen=True)
-class _Held:
-    """The living rows that the changes of a batch find under their keys."""
-
-    parts: list[Run | Tail] = field(default_factory=list)
-    rows: list[Positions] = field(default_factory=list)
-    changes: list[Positions] = field(default_factory=list)
-    """Positions of the changes that found them."""
-
-    def add(self, part: Run | Tail, rows: Positions, changes: Positions) -> None:
-        """Takes in what was found in one part."""
-        self.parts.append(part)
-        self.rows.append(rows)
-        self.changes.append(changes)
-
-    def __iter__(self) -> Iterator[tuple[Run | Tail, Positions, Positions]]:
-        return zip(self.parts, self.rows, self.changes, strict=True)
+    """Drops of a key that was not held; where drops are remembered, they count as drops."""
 
 
 class Shard:
@@ -119,7 +83,7 @@ class Shard:
 
         `drops`: whether there may be any among them.
         """
-        before, held = vars(self.tally).copy(), _Held()
+        before, held = vars(self.tally).copy(), Held()
         try:
             rows = self._encoder.rows(table, order, drops=drops)
             keys = self._keys(rows)
@@ -165,7 +129,7 @@ class Shard:
             seen.add(key)
         return np.flatnonzero(again).astype(np.int32)
 
-    def _difference(self, rows: Rows, held: _Held, keys: Tree | None, *, drops: bool) -> Iterator[Found]:
+    def _difference(self, rows: Rows, held: Held, keys: Tree | None, *, drops: bool) -> Iterator[Found]:
         """The net change of the violations; the rows come in once it is read."""
         serial = self.forest.serial()
         gone, gone_set, come_set = self._sets(rows, held, serial)
@@ -182,7 +146,7 @@ class Shard:
             if not len(mine):
                 continue
             for found in self._pairs(mine, mine_set, sign, own):
-                for piece, again in _split(found, mine_set):
+                for piece, again in split_by_cancelling(found, mine_set):
                     counts[found.rule] += sign * len(piece)
                     if again:
                         later.append(piece)
@@ -253,9 +217,9 @@ class Shard:
         values = [table.column(predicate.left.name).to_pylist() for predicate in self.by_key.targets[0].verify]
         return zip(*side.matrix[which, : 1 + side.equals].T.tolist(), *values, strict=True)
 
-    def _held(self, rows: Rows, queries: Entries) -> _Held:
+    def _held(self, rows: Rows, queries: Entries) -> Held:
         """The living row of every key that the batch touches."""
-        held = _Held()
+        held = Held()
         target = self.by_key.targets[0]
         for part in self.forest:
             for pairs in part.probe(self.by_key, queries):
@@ -267,7 +231,7 @@ class Shard:
                     held.add(part, stored, changes)
         return held
 
-    def _fresh(self, rows: Rows, held: _Held) -> tuple[Rows, _Held, bool]:
+    def _fresh(self, rows: Rows, held: Held) -> tuple[Rows, Held, bool]:
         """The changes that are newer than what is held, what they find, and whether that is all of them.
 
         Drops of keys that are not held are left out too, unless they must be remembered.
@@ -278,7 +242,7 @@ class Shard:
             for changes in held.changes:
                 kept[changes] = True
             self.tally.unknown_drops += int(len(rows) - kept.sum())
-        fresh = _Held()
+        fresh = Held()
         for part, stored, changes in held:
             newer = rows.order[changes] > part.order[stored]
             kept[changes[~newer]] = False
@@ -288,13 +252,13 @@ class Shard:
         if kept.all():
             return rows, fresh, True
         place = np.cumsum(kept, dtype=np.int32) - np.int32(1)
-        return rows.keep(kept), _Held(fresh.parts, fresh.rows, [place[changes] for changes in fresh.changes]), False
+        return rows.keep(kept), Held(fresh.parts, fresh.rows, [place[changes] for changes in fresh.changes]), False
 
-    def _sets(self, rows: Rows, held: _Held, serial: int) -> tuple[Rows, _Set, _Set]:
+    def _sets(self, rows: Rows, held: Held, serial: int) -> tuple[Rows, RowsOfBatch, RowsOfBatch]:
         """The rows that the batch ends, and both sets of rows under numbers that a key keeps through the batch."""
         numbers = np.arange(serial << 32, (serial << 32) + len(rows), dtype=np.int64)
         if not held.parts:
-            return _EMPTY_ROWS, _Set(rows.table, _NOTHING), _Set(rows.table, numbers)
+            return _EMPTY_ROWS, RowsOfBatch(rows.table, _NOTHING), RowsOfBatch(rows.table, numbers)
         replacing = np.zeros(len(rows), np.bool_)
         puts = (rows.order & 1).astype(np.bool_)
         tables, orders, gids, replaced = [], [], [], []
@@ -312,11 +276,13 @@ class Shard:
         table, order = joined(tables), np.concatenate(orders)
         gone = self._encoder.rows(table, order)
         if not replacing.any():
-            return gone, _Set(table, np.concatenate(gids)), _Set(rows.table, numbers)
-        gone_set = _Set(table, np.concatenate(gids), np.concatenate(replaced))
-        return gone, gone_set, _Set(rows.table, numbers, replacing)
+            return gone, RowsOfBatch(table, np.concatenate(gids)), RowsOfBatch(rows.table, numbers)
+        gone_set = RowsOfBatch(table, np.concatenate(gids), np.concatenate(replaced))
+        return gone, gone_set, RowsOfBatch(rows.table, numbers, replacing)
 
-    def _pairs(self, rows: Rows, mine: _Set, sign: int, trees: tuple[Tree | None, ...] | None) -> Iterator[Found]:
+    def _pairs(
+        self, rows: Rows, mine: RowsOfBatch, sign: int, trees: tuple[Tree | None, ...] | None
+    ) -> Iterator[Found]:
         """Violations of some rows with everything that lives, and among themselves."""
         for (rule, _), positions in zip(self.plan.one_row, rows.violating, strict=True):
             if len(positions):
@@ -397,17 +363,3 @@ def _in_key_order(entries: Entries) -> Entries:
     if len(entries) < 2:
         return entries
     return entries.take(sort_rows(np.ascontiguousarray(entries.keys), _NOTHING))
-
-
-def _split(found: Found, mine: _Set) -> Iterator[tuple[Found, bool]]:
-    """Pairs that touch a row whose key is there before and after, which may cancel; and those that cannot."""
-    if mine.replacing is None:
-        yield found, False
-        return
-    touched = np.zeros(len(found), np.bool_)
-    for side, rows in ((found.left, found.left_rows), (found.right, found.right_rows)):
-        if side is mine and rows is not None:
-            touched |= mine.replacing[rows]
-    for which, again in ((touched, True), (~touched, False)):
-        if which.any():
-            yield found.take(which), again
