@@ -150,7 +150,7 @@ SCHEMA = pa.schema(
 
 def shard_of(*rules: Any) -> Shard:
     made = plan(bind_all(rules, schema_of(SCHEMA)), {"id": ColumnType("integer")})
-    return Shard(made, pa.schema([SCHEMA.field(name) for name in made.columns]), remember_drops=True)
+    return Shard(made, pa.schema([SCHEMA.field(name) for name in made.columns]), remember_drops=1000)
 
 
 def batch_of(shard: Shard, rows: list[dict[str, Any]]) -> pa.RecordBatch:

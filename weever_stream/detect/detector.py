@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from weever_stream.detect import shard as shards
 from weever_stream.detect.changes import LAST_SEQUENCE, ChangeReader, kinds_of, order_of, versions_of, whole
 from weever_stream.detect.dump import dump_shard, load_shard
 from weever_stream.detect.intake import ROW_NUMBER, arrow_schema, infer_schema, to_table
@@ -133,6 +134,7 @@ class Detector:
         detector = cls(rules, **options)
         schema, about, fill = load_shard(Path(path))
         try:
+            detector._last, detector._sequenced = int(about["last"]), bool(about["sequenced"])
             shard, _ = detector._engine = detector._made(schema)
         except (RuleError, DataError) as error:
             raise StateError(
@@ -140,8 +142,6 @@ class Detector:
                 hint="load it with the rules it was written with, or build the state again from the rows",
             ) from None
         fill(shard)
-        detector._last, detector._sequenced = int(about["last"]), bool(about["sequenced"])
-        shard.remember_drops = detector._sequenced
         return detector
 
     def _check(self) -> None:
@@ -173,8 +173,13 @@ class Detector:
         known = [(name, schema.field(name).type) for name in made.columns if self.key or name != ROW_NUMBER]
         stored = pa.schema([*numbers, *known])
         leaf, fanout = self._size
-        shard = Shard(made, stored, remember_drops=self._sequenced, leaf=leaf, fanout=fanout)
+        shard = Shard(made, stored, remember_drops=self._remembered, leaf=leaf, fanout=fanout)
         return shard, ChangeReader(stored, made.key, numbered=not self.key)
+
+    @property
+    def _remembered(self) -> int:
+        """How many drops must be remembered: none while changes come in their order."""
+        return shards.DROPS_REMEMBERED if self._sequenced else 0
 
     def _started(self, doing: str) -> tuple[Shard, ChangeReader]:
         if self._engine is None:
@@ -224,7 +229,8 @@ class Detector:
             order = order_of(sequence, put, n)
             last = max(self._last, int(order.max()) >> 1) if n else self._last
             # From now on a late change may arrive, so the sequence of dropped keys must be known too.
-            self._sequenced = shard.remember_drops = True
+            self._sequenced = True
+            shard.remember_drops = self._remembered
         found = list(shard.apply(batch, order, drops=put is not True))
         self._last = last
         return Deltas(shard.plan, found)

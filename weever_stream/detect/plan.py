@@ -60,6 +60,8 @@ class Side:
     stored: bool = False
     always_open: bool = True
     """Whether a row without nulls passes all gates."""
+    gated: bool = True
+    """Whether every program has a gate here, so that a row which passes none is of no use."""
 
     def column_of(self, code: int) -> int:
         """The position of a code among the side's columns; added where it is new."""
@@ -68,6 +70,7 @@ class Side:
     def gate_of(self, gate: Gate) -> int:
         """The bit of a gate; -1 for one that every row of the side passes."""
         if not gate.not_null and not gate.filters:
+            self.gated = False
             return -1
         self.always_open &= not gate.filters
         return self.gates.setdefault(gate, len(self.gates))

@@ -1,7 +1,8 @@
 """Rows as a plan sees them: their values, and for every side the keys, codes and gate bits that the index needs.
 
 `Encoder` turns a table into `Rows`, once for all rules; each code column is computed once however many rules read it.
-Rows that a null keeps out of a family are not among that side's entries. Cost: one vectorised pass a code column.
+Rows that a null keeps out of a family, or that pass no gate of a side, are not among that side's entries. Cost: one
+vectorised pass a code column.
 """
 
 from __future__ import annotations
@@ -123,10 +124,14 @@ class Encoder:
         filtered: dict[object, Mask],
         puts: Mask | None,
     ) -> Entries:
-        if valid or not side.always_open:
-            matrix = np.ascontiguousarray(np.hstack([matrix, self._gates(side, table, valid, filtered)]))
-        entries = Entries(matrix, positions, stored_equals(side), len(side.codes))
         kept = None if side.role == "key" else puts
+        if valid or not side.always_open:
+            gates = self._gates(side, table, valid, filtered)
+            matrix = np.ascontiguousarray(np.hstack([matrix, gates]))
+            if side.gated and side.gates:
+                useful: Mask = np.any(gates & _bits(len(side.gates)), axis=1)
+                kept = useful if kept is None else kept & useful
+        entries = Entries(matrix, positions, stored_equals(side), len(side.codes))
         for number in side.equals if known else ():
             if number in known:
                 kept = known[number] if kept is None else kept & known[number]
@@ -151,6 +156,11 @@ class Encoder:
         for name in gate.not_null & valid.keys():
             opens &= valid[name]
         return opens
+
+
+def _bits(n: int) -> Ints:
+    """The first n bits, in words of 64."""
+    return np.array([-1 if left >= 64 else (1 << left) - 1 for left in range(n, 0, -64)], np.int64)
 
 
 def _places(codes: Sequence[int]) -> Ints:

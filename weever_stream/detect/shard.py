@@ -26,9 +26,12 @@ from weever_stream.detect.tail import Tail, scan
 from weever_stream.index.arrangement import UNORDERED
 from weever_stream.index.sorting import sort_rows
 from weever_stream.index.tree import FANOUT, LEAF
+from weever_stream.index.tuples import TupleSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from pyroaring import BitMap
 
     from weever_stream.detect.plan import Plan
     from weever_stream.index.arrays import Ints, Mask
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["DROPS_REMEMBERED", "Shard", "Tally"]
 
 DROPS_REMEMBERED = 1_000_000
+"""As many as `Detector` asks for."""
 
 
 @dataclass
@@ -57,12 +61,12 @@ class Tally:
 class Shard:
     """Rows, their indexes, and the rules over them.
 
-    `remember_drops` keeps the sequence of dropped keys too, so that a change which arrives after the drop of its row
-    is known to be stale. The newest `DROPS_REMEMBERED` of them are kept: state must not grow with the history.
+    `remember_drops` keeps the sequence of that many dropped keys too, so that a change which arrives after the drop of
+    its row is known to be stale. The newest are kept, twice as many at most: state must not grow with the history.
     """
 
     def __init__(
-        self, plan: Plan, schema: pa.Schema, *, remember_drops: bool = False, leaf: int = LEAF, fanout: int = FANOUT
+        self, plan: Plan, schema: pa.Schema, *, remember_drops: int = 0, leaf: int = LEAF, fanout: int = FANOUT
     ) -> None:
         assert plan.by_key is not None, "a shard's plan has a key"
         self.plan = plan
@@ -70,7 +74,7 @@ class Shard:
         self.remember_drops = remember_drops
         self.counts: list[int] = [0] * len(plan.rules)
         self.tally = Tally()
-        self._drops_held = 0
+        self.drops_held = 0
         """Remembered drops, at most."""
         self.numbered = 0
         """The last row number given out, for a table without a key."""
@@ -104,6 +108,16 @@ class Shard:
                 part.dead.discard(dying)
             raise
         self._tidy(wilting=bool(held.parts))
+
+    def restore(self, runs: Iterable[Run], newest: tuple[pa.RecordBatch, Ints, BitMap] | None) -> None:
+        """Takes in the runs of an empty shard that was saved, and the rows, order and dead of its tail."""
+        for run in runs:
+            self.forest.plant(run)
+        if newest is not None:
+            table, order, dead = newest
+            tail = self.forest.tail
+            tail.append(self._encoder.rows(table, order))
+            tail.dead = TupleSet(tail.dead.n, dead)
 
     def _keys(self, rows: Rows) -> tuple[Entries, Tree | None]:
         """The keys of a batch in order, so that look-ups walk memory in one direction; the tree of a large one."""
@@ -166,14 +180,14 @@ class Shard:
                 rows = rows.keep(puts)
                 trees = None if trees is None else self.forest.shape.trees(rows, self.forest.largest)
             self.tally.puts += int(puts.sum())
-            self._drops_held += int(len(puts) - puts.sum()) if self.remember_drops else 0
+            self.drops_held += int(len(puts) - puts.sum()) if self.remember_drops else 0
         else:
             self.tally.puts += len(rows)
         self.forest.add(serial, rows, trees)
 
     def _tidy(self, *, wilting: bool) -> None:
         """Work that changes nothing but the room things take."""
-        if self._drops_held > 2 * DROPS_REMEMBERED:
+        if self.drops_held > 2 * self.remember_drops:
             self.forget_drops()
         if wilting:
             self.forest.prune()
@@ -181,16 +195,16 @@ class Shard:
     def forget_drops(self) -> None:
         """Counts the remembered drops and lets go of the oldest. Rare enough to look at every row."""
         drops = [(part, rows[part.order[rows] & 1 == 0]) for part in self.forest for rows in [_living(part)]]
-        self._drops_held = sum(len(rows) for _, rows in drops)
-        if self._drops_held > DROPS_REMEMBERED:
+        self.drops_held = sum(len(rows) for _, rows in drops)
+        if self.drops_held > self.remember_drops:
             orders = np.concatenate([part.order[rows] for part, rows in drops])
             oldest = np.zeros(len(orders), np.bool_)
-            oldest[np.argpartition(orders, -DROPS_REMEMBERED)[:-DROPS_REMEMBERED]] = True
+            oldest[np.argsort(orders)[: self.drops_held - self.remember_drops]] = True
             at = 0
             for part, rows in drops:
                 part.dead.add(rows[oldest[at : at + len(rows)]])
                 at += len(rows)
-            self._drops_held = DROPS_REMEMBERED
+            self.drops_held = self.remember_drops
             self.forest.prune()
 
     def _latest(self, rows: Rows, keys: Entries) -> Rows:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from weever_stream.detect.found import Found
     from weever_stream.detect.plan import Plan
     from weever_stream.index.arrays import Mask
-    from weever_stream.rules.model import Severity
+    from weever_stream.rules.model import Rule, Severity
 
-__all__ = ["OUTPUT_SCHEMA", "Deltas", "Violation", "Violations", "smaller_left"]
+__all__ = ["OUTPUT_SCHEMA", "Deltas", "Violation", "Violations", "left_is_greater", "named", "output", "smaller_left"]
 
 _CHANGES = {1: "added", -1: "removed"}
 OUTPUT_SCHEMA = pa.schema(
@@ -111,7 +111,11 @@ class Violations(Sequence[Violation]):
 
     def to_arrow(self) -> pa.Table:
         """A table with `OUTPUT_SCHEMA`."""
-        batches = [self._output(*piece) for piece in self._tables(self._found)]
+        key = self._plan.key
+        batches = [
+            output(self._plan.rules[number].rule, key, change, left, right)
+            for number, change, left, right in self._tables(self._found)
+        ]
         return pa.Table.from_batches(batches, OUTPUT_SCHEMA)
 
     def _tables(self, pieces: Sequence[Found]) -> Iterator[tuple[int, str, pa.RecordBatch, pa.RecordBatch | None]]:
@@ -128,16 +132,6 @@ class Violations(Sequence[Violation]):
                     if rule.symmetric:
                         left, right = smaller_left(left, right, self._plan.key)
                 yield piece.rule, _CHANGES[piece.sign], left, right
-
-    def _output(self, number: int, change: str, left: pa.RecordBatch, right: pa.RecordBatch | None) -> pa.RecordBatch:
-        rule, n = self._plan.rules[number].rule, left.num_rows
-        absent = pa.nulls(n, pa.large_string())
-        keys = [absent if rows is None else keys_of(rows, self._plan.key) for rows in (left, right)]
-        values = [absent if rows is None else json_objects(rows, rule.columns) for rows in (left, right)]
-        ids = ids_of(rule.name, json_strings(keys[0]), json_strings(keys[1]))
-        fixed = [pa.repeat(text, n) for text in (rule.name, rule.fingerprint, rule.severity, change)]
-        columns = [column.cast(pa.string()) for column in (*fixed, ids, *keys, *values)]
-        return pa.RecordBatch.from_arrays(columns, schema=OUTPUT_SCHEMA)
 
 
 class Deltas(Violations):
@@ -160,6 +154,27 @@ class Deltas(Violations):
         return f"<{len(self.added)} violations added, {len(self.removed)} removed>"
 
 
+def output(
+    rule: Rule, key: Sequence[str], change: str, left: pa.RecordBatch, right: pa.RecordBatch | None
+) -> pa.RecordBatch:
+    """Pairs of rows as every output of the product tells them."""
+    absent = pa.nulls(left.num_rows, pa.large_string())
+    keys = [absent if rows is None else keys_of(rows, key) for rows in (left, right)]
+    values = [absent if rows is None else json_objects(rows, rule.columns) for rows in (left, right)]
+    return named(rule, change, keys[0], keys[1], values[0], values[1])
+
+
+def named(
+    rule: Rule, change: str, left_key: pa.Array, right_key: pa.Array, left_values: pa.Array, right_values: pa.Array
+) -> pa.RecordBatch:
+    """Violations of a rule with their ids, from the texts of keys and values."""
+    n = len(left_key)
+    ids = ids_of(rule.name, json_strings(left_key), json_strings(right_key))
+    fixed = [pa.repeat(text, n) for text in (rule.name, rule.fingerprint, rule.severity, change)]
+    columns = [column.cast(pa.string()) for column in (*fixed, ids, left_key, right_key, left_values, right_values)]
+    return pa.RecordBatch.from_arrays(columns, schema=OUTPUT_SCHEMA)
+
+
 def _dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     names = batch.schema.names
     columns = [python_values(batch.column(name)) for name in names]
@@ -170,7 +185,7 @@ def smaller_left(
     left: pa.RecordBatch, right: pa.RecordBatch, key: Sequence[str]
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """The same pairs with the smaller key on the left, compared column by column in the columns' own order."""
-    swap = _greater(left, right, key)
+    swap = left_is_greater(left, right, key)
     if not swap.any():
         return left, right
     n = left.num_rows
@@ -182,7 +197,8 @@ def smaller_left(
     )
 
 
-def _greater(left: pa.RecordBatch, right: pa.RecordBatch, key: Sequence[str]) -> Mask:
+def left_is_greater(left: pa.RecordBatch, right: pa.RecordBatch, key: Sequence[str]) -> Mask:
+    """Which pairs have the greater key on the left."""
     greater = np.zeros(left.num_rows, np.bool_)
     undecided = ~greater
     for name in key:

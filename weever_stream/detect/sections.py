@@ -1,0 +1,108 @@
+"""One container for everything that is saved: a head, a table of contents in JSON, and raw sections with checksums.
+
+    magic | version | reserved | CRC of the table of contents | its length | table of contents | sections
+
+The table of contents names every section with its length and CRC-32, so bytes that were torn, changed or lengthened
+are refused with the name of the section. `align` in it says to which multiple sections begin, so that mapped files can
+be read in place; without it they follow each other. Nothing but data is in here: no pickle.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from weever_stream.errors import StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    Section = bytes | memoryview
+
+__all__ = ["Format", "ipc", "pieces", "read_ipc", "unpacked"]
+
+_HEAD = struct.Struct("<8sHHIQ")
+_ALIGN = 64
+_BLANK = bytes(_ALIGN)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of content: what it is called in errors, how it begins, and the newest version that is known."""
+
+    magic: bytes
+    version: int
+    what: str
+    hint: str
+
+
+def pieces(
+    form: Format, contents: Mapping[str, Any], sections: Sequence[tuple[str, Section]], *, aligned: bool = True
+) -> Iterator[Section]:
+    """The container, piece by piece, to be written one after the other."""
+    listed = [[name, len(body), zlib.crc32(body)] for name, body in sections]
+    about = {"align": _ALIGN} if aligned else {}
+    table = json.dumps({**contents, **about, "sections": listed}).encode()
+    if aligned:
+        table += b" " * (-(len(table) + _HEAD.size) % _ALIGN)
+    yield _HEAD.pack(form.magic, form.version, 0, zlib.crc32(table), len(table)) + table
+    for _, body in sections:
+        yield body
+        if aligned and len(body) % _ALIGN:
+            yield _BLANK[: -len(body) % _ALIGN]
+
+
+def unpacked(
+    form: Format, name: str, content: Section, *, trusted: bool = False
+) -> tuple[dict[str, Any], list[memoryview]]:
+    """The table of contents and the sections, which are views of the content.
+
+    `trusted`: the sections were looked at before, or come straight from memory; only the head is.
+    """
+    if len(content) < _HEAD.size or bytes(content[:8]) != form.magic:
+        raise StateError(f"{name} is not {form.what}", hint=form.hint)
+    _, version, reserved, check, length = _HEAD.unpack_from(content)
+    if version < 1 or reserved:
+        raise StateError(f"{name} is torn or was changed: no release wrote such a head", hint=form.hint)
+    if version > form.version:
+        raise StateError(
+            f"{name} is of version {version}, and this release reads up to {form.version}", hint="use a newer release"
+        )
+    table = bytes(content[_HEAD.size : _HEAD.size + length])
+    if len(table) < length or zlib.crc32(table) != check:
+        raise StateError(f"{name} is torn or was changed: its table of contents does not check", hint=form.hint)
+    contents: dict[str, Any] = json.loads(table)
+    return contents, list(_sections(form, name, memoryview(content), _HEAD.size + length, contents, trusted))
+
+
+def _sections(
+    form: Format, path: str, content: memoryview, at: int, contents: dict[str, Any], trusted: bool
+) -> Iterator[memoryview]:
+    align = int(contents.get("align", 1))
+    for name, size, check in contents["sections"]:
+        body = content[at : at + size]
+        if len(body) < size or not (trusted or zlib.crc32(body) == check):
+            raise StateError(f"{path} is torn or was changed: section {name!r} does not check", hint=form.hint)
+        yield body
+        at += size + -size % align
+    if at != len(content):
+        raise StateError(f"{path} is torn or was changed: there is something behind its end", hint=form.hint)
+
+
+def ipc(table: pa.Table | pa.RecordBatch) -> memoryview:
+    """Rows as a section, in Arrow's stream format."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write(table)
+    return memoryview(sink.getvalue())
+
+
+def read_ipc(content: Section) -> pa.Table:
+    """The rows of a section; a view where it can be."""
+    with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
+        return reader.read_all()

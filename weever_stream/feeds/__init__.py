@@ -1,0 +1,1 @@
+"""Feeds: every source of changes as one kind of streaming DataFrame (see `changes`)."""

@@ -1,0 +1,206 @@
+"""What a job file may say under `source`, `sinks`, `state` and `trigger`: pydantic models, one for each kind.
+
+Only shapes and ranges are checked here; whether a table or a topic is there is the feed's or the sink's business.
+Unknown fields are refused. A text that held `${env:…}` or `${file:…}` arrives as a `Secret` and stays one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter
+
+from weever_stream.rules.references import Secret
+
+__all__ = [
+    "ConsoleSink",
+    "DeltaSink",
+    "DeltaSource",
+    "FilesSink",
+    "FilesSource",
+    "KafkaSink",
+    "KafkaSource",
+    "Rejects",
+    "Sink",
+    "Source",
+    "State",
+    "duration",
+    "revealed",
+    "sink_options",
+    "source_options",
+]
+
+Text = Annotated[str, Field(min_length=1)]
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(milliseconds?|ms|seconds?|s|minutes?|min|hours?|h|days?|d)\s*")
+_SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "s": 1.0}
+
+
+def duration(text: str) -> float:
+    """The seconds that a text such as `10 seconds`, `500 ms` or `1 minute` means."""
+    found = _DURATION.fullmatch(text.lower())
+    if not found:
+        raise ValueError(f"{text!r} is no duration; write it with its unit: 10 seconds, 500 ms, 1 minute")
+    unit = found[2]
+    return float(found[1]) * (0.001 if unit.startswith(("ms", "milli")) else _SECONDS[unit[0]])
+
+
+def _is_duration(text: str) -> str:
+    duration(text)
+    return text
+
+
+def _texts(value: object) -> object:
+    """Connector options are texts to Spark; numbers and switches are written as people write them."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        str(name): ("true" if item else "false")
+        if isinstance(item, bool)
+        else str(item)
+        if isinstance(item, int | float)
+        else item
+        for name, item in value.items()
+    }
+
+
+Duration = Annotated[str, AfterValidator(_is_duration)]
+Options = Annotated[dict[str, str | Secret], BeforeValidator(_texts)]
+"""Passed on to the connector as they are, `kafka.security.protocol` for example."""
+
+
+def revealed(options: dict[str, str | Secret]) -> dict[str, str]:
+    """Connector options with secrets in the clear: only for the call that hands them over."""
+    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in options.items()}
+
+
+class _Options(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class DeltaSink(_Options):
+    """Delta tables under one path: `log` (every addition and removal) and `open` (what is violated now)."""
+
+    kind: Literal["delta"]
+    path: Text
+    tables: list[Literal["log", "open"]] = ["log", "open"]
+
+
+class KafkaSink(_Options):
+    """A topic whose key is the violation id, with a tombstone when it is over."""
+
+    kind: Literal["kafka"]
+    servers: Text | Secret
+    topic: Text
+    options: Options = {}
+
+
+class FilesSink(_Options):
+    """A folder of files, one sub-folder for each batch."""
+
+    kind: Literal["files"]
+    path: Text
+    format: Literal["json", "parquet"] = "json"
+
+
+class ConsoleSink(_Options):
+    """A table on the terminal."""
+
+    kind: Literal["console"]
+    rows: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Violations shown of a batch; the others are counted."""
+
+
+_KINDS = ("delta", "kafka", "files", "console")
+
+
+def _kind(value: Any) -> str | None:
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    return kind if isinstance(kind, str) else None
+
+
+Sink = Annotated[
+    Annotated[DeltaSink, Tag("delta")]
+    | Annotated[KafkaSink, Tag("kafka")]
+    | Annotated[FilesSink, Tag("files")]
+    | Annotated[ConsoleSink, Tag("console")],
+    Discriminator(_kind),
+]
+DeadLetters = Annotated[
+    Annotated[DeltaSink, Tag("delta")] | Annotated[KafkaSink, Tag("kafka")] | Annotated[FilesSink, Tag("files")],
+    Discriminator(_kind),
+]
+
+
+class Rejects(_Options):
+    """What becomes of records that cannot be read."""
+
+    max_share: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """The job stops when a larger share of a batch is rejected."""
+    sink: DeadLetters | None = None
+    """Where they go; JSON files beside the checkpoint if nothing is said."""
+
+
+class _Source(_Options):
+    options: Options = {}
+    rejects: Rejects = Rejects()
+    remember_drops: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
+    """How many dropped keys a shard remembers, to know a late change for what it is. Default: 0, for files 100,000."""
+
+
+class DeltaSource(_Source):
+    """The change data feed of a Delta table: its snapshot first, then every change."""
+
+    kind: Literal["delta"]
+    path: Text | None = None
+    table: Text | None = None
+    starting_version: Annotated[int, Field(ge=0)] | Literal["latest"] | None = None
+    """Changes from this version on, without a snapshot."""
+
+
+class KafkaSource(_Source):
+    """A topic of changes."""
+
+    kind: Literal["kafka"]
+    servers: Text | Secret
+    topic: Text
+    format: Literal["json", "debezium"] = "json"
+    """json: a message is the whole row under its key, a tombstone removes it. debezium: change events."""
+    starting: Literal["earliest", "latest"] = "earliest"
+    before: Literal["key", "full"] = "key"
+    """Debezium: whether `before` can be trusted to hold the whole old row (PostgreSQL: REPLICA IDENTITY FULL)."""
+    truncate: Literal["reject", "clear"] = "reject"
+    """Debezium: what TRUNCATE does. `clear` is right only on a topic with one partition."""
+
+
+class FilesSource(_Source):
+    """A folder to which files of changes are added, with `_change_type` and `_commit_version`."""
+
+    kind: Literal["files"]
+    path: Text
+    format: Literal["json", "parquet", "csv"] = "json"
+
+
+Source = Annotated[
+    Annotated[DeltaSource, Tag("delta")] | Annotated[KafkaSource, Tag("kafka")] | Annotated[FilesSource, Tag("files")],
+    Discriminator(_kind),
+]
+
+
+class State(_Options):
+    """Where the job keeps what it knows, and how it is cut."""
+
+    checkpoint: Text
+    shards: Annotated[int, Field(ge=1, le=4096)] = 8
+    inline_bytes: Annotated[int, Field(ge=0, le=16 << 20)] = 256 << 10
+    """A shard's runs up to this size together lie in Spark's state; larger ones are files."""
+    retain_batches: Annotated[int, Field(ge=2, le=10_000)] = 100
+    """Files that no manifest of so many batches needs are deleted."""
+    cache: Text | None = None
+    """A local folder for copies of remote files."""
+    filesystem: dict[str, Any] = {}
+    """Options of `pyarrow.fs` for the run store on S3, GCS or Azure: `endpoint_override`, `region`, …"""
+
+
+source_options: TypeAdapter[Any] = TypeAdapter(Source)
+sink_options: TypeAdapter[Any] = TypeAdapter(Sink)

@@ -1,0 +1,173 @@
+"""The run store: immutable files in a folder, on a local disk or on S3, GCS, Azure or HDFS through `pyarrow.fs`.
+
+A file appears whole or not at all: a local one is written beside its place and renamed, an object store shows an object
+when its upload is done. Reading maps the file into memory; a remote one is copied once into a local cache. A file's
+length and CRC-32 are known to whoever asks for it and are compared when a process reads it first, so a torn or changed
+file is refused by name. Cost: one write or one mapping a file; nothing is ever rewritten.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from weever_stream.errors import OutputError, StateError
+
+if TYPE_CHECKING:
+    from weever_stream.detect.sections import Section
+
+__all__ = ["RunStore", "StoreOptions", "StoredFile"]
+
+_HINT = "restore the file from a copy, or delete the checkpoint and let the job build its state again"
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfss", "wasbs": "abfss"}
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """Where run files are. Travels to the workers, so it holds no connection."""
+
+    uri: str
+    """A path or URI of a folder."""
+    filesystem: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Arguments of the `pyarrow.fs` class, if the URI and the environment do not say all; may hold secrets."""
+    cache: str | None = None
+    """A local folder for copies of remote files."""
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file as a manifest knows it."""
+
+    name: str
+    length: int
+    crc: int
+
+
+class RunStore:
+    """Files of one folder."""
+
+    def __init__(self, options: StoreOptions) -> None:
+        self.options = options
+        self._local, self._fs, self._root = _opened(options)
+        self._cache = Path(options.cache or Path(gettempdir()) / f"weever-runs-{os.getuid()}")
+        self._checked: set[str] = set()
+
+    def write(self, stem: str, pieces: Iterable[Section]) -> StoredFile:
+        """Writes a file, named by a stem that is relative to the folder and by its content.
+
+        So a name never stands for two contents, whoever else may be writing.
+        """
+        parts = list(pieces)
+        length = crc = 0
+        for part in parts:
+            length, crc = length + len(part), zlib.crc32(part, crc)
+        name = f"{stem}-{crc:08x}.run"
+        try:
+            self._write_local(name, parts) if self._local else self._write_remote(name, parts)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise OutputError(
+                f"the run file {name} could not be written to {self._root}: {reason}", hint="check its space and rights"
+            ) from None
+        return StoredFile(name, length, crc)
+
+    def _write_local(self, name: str, parts: list[Section]) -> None:
+        target = Path(self._root, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            with beside.open("wb") as out:
+                out.writelines(parts)
+            beside.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                beside.unlink()
+            raise
+
+    def _write_remote(self, name: str, parts: list[Section]) -> None:
+        path = f"{self._root}/{name}"
+        if self._fs.type_name == "hdfs":
+            self._fs.create_dir(path.rpartition("/")[0], recursive=True)
+        with self._fs.open_output_stream(path) as out:
+            for part in parts:
+                out.write(part)
+
+    def read(self, file: StoredFile) -> memoryview:
+        """The content of a file, mapped."""
+        try:
+            path = Path(self._root, file.name) if self._local else self._fetched(file)
+            with pa.memory_map(str(path), "r") as mapped:
+                content = memoryview(mapped.read_buffer())
+        except FileNotFoundError:
+            raise StateError(f"the run file {file.name} is missing from {self._root}", hint=_HINT) from None
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise StateError(f"the run file {file.name} cannot be read: {reason}", hint=_HINT) from None
+        if file.name not in self._checked:
+            if len(content) != file.length or zlib.crc32(content) != file.crc:
+                raise StateError(f"the run file {file.name} in {self._root} is torn or was changed", hint=_HINT)
+            self._checked.add(file.name)
+        return content
+
+    def _fetched(self, file: StoredFile) -> Path:
+        """The local copy of a remote file, made if it is not there."""
+        copy = self._cache / f"{zlib.crc32(self._root.encode()):08x}" / file.name
+        if not (copy.exists() and copy.stat().st_size == file.length):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            beside = copy.with_name(f".{copy.name}.{os.getpid()}.tmp")
+            with self._fs.open_input_stream(f"{self._root}/{file.name}") as source, beside.open("wb") as out:
+                while block := source.read(8 << 20):
+                    out.write(block)
+            beside.replace(copy)
+        return copy
+
+    def delete(self, names: Iterable[str]) -> int:
+        """Deletes files that are there; how many."""
+        gone = 0
+        for name in names:
+            with suppress(FileNotFoundError):
+                self._fs.delete_file(f"{self._root}/{name}")
+                gone += 1
+            self._checked.discard(name)
+            if not self._local:
+                with suppress(OSError):
+                    (self._cache / f"{zlib.crc32(self._root.encode()):08x}" / name).unlink()
+        return gone
+
+    def listed(self) -> Iterator[tuple[str, int, float]]:
+        """Name, length and time of change (seconds since 1970) of every file in the folder."""
+        selector = fs.FileSelector(self._root, allow_not_found=True, recursive=True)
+        for info in self._fs.get_file_info(selector):
+            if info.type == fs.FileType.File:
+                changed = info.mtime.timestamp() if info.mtime else 0.0
+                yield info.path[len(self._root) :].lstrip("/"), info.size, changed
+
+
+def _opened(options: StoreOptions) -> tuple[bool, Any, str]:
+    """Whether the folder is local, its file system, and its path there."""
+    parts = urlsplit(options.uri)
+    scheme = _SCHEMES.get(parts.scheme, parts.scheme)
+    if scheme in ("", "file"):
+        root = os.path.abspath(parts.path if scheme else options.uri)
+        return True, fs.LocalFileSystem(), root
+    made = {"s3": fs.S3FileSystem, "gs": fs.GcsFileSystem}.get(scheme)
+    try:
+        if made is not None and options.filesystem:
+            return False, made(**options.filesystem), f"{parts.netloc}{parts.path}".rstrip("/")
+        opened, path = fs.FileSystem.from_uri(f"{scheme}{options.uri[len(parts.scheme) :]}")
+    except (pa.ArrowException, OSError, TypeError, ValueError) as error:
+        raise StateError(
+            f"{scheme}://{parts.netloc} cannot be opened for run files: {type(error).__name__}",
+            hint="check `state.checkpoint` and the options under `state.filesystem`",
+        ) from None
+    return False, opened, path.rstrip("/")

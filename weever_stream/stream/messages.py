@@ -1,0 +1,71 @@
+"""What travels to a shard: rows, which families they visit in which role, and keys to drop wherever they are held.
+
+A message is one binary value, so numbers and times cross Spark's pandas boundary as Arrow wrote them: exact, with nulls
+that stay nulls. A shard gets several messages a batch and reads them as one. Cost: linear in the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from weever_stream.detect.sections import Format, ipc, pieces, read_ipc, unpacked
+from weever_stream.index.arrays import as_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weever_stream.index.arrays import Ints
+
+__all__ = ["PUT", "ROW", "SEQUENCE", "Message", "joined_tables"]
+
+_FORMAT = Format(b"WEEVERMS", 1, "a message to a shard", "this is an error of ours; please report it")
+SEQUENCE, PUT, ROW = "_weever_sequence", "_weever_put", "_weever_row"
+
+
+@dataclass
+class Message:
+    """A part of a batch for one shard."""
+
+    rows: pa.Table
+    """Rows that visit some family here, with `SEQUENCE`, and `PUT`: whether they come or go."""
+    visits: pa.Table
+    """`family`, `row` (a position in `rows`), and `role`: 1 for left, 2 for right, 3 for both."""
+    drops: pa.Table
+    """Keys to drop from every family; `SEQUENCE`, and in `ROW` the position in `rows` that replaces it here, or -1."""
+    clear: int = -1
+    """All rows with a smaller sequence go."""
+
+    def pack(self) -> bytes:
+        """The message as one value."""
+        sections = [("rows", ipc(self.rows)), ("visits", ipc(self.visits)), ("drops", ipc(self.drops))]
+        return b"".join(pieces(_FORMAT, {"clear": self.clear}, sections))
+
+    @classmethod
+    def unpack(cls, bodies: Sequence[bytes]) -> Message:
+        """Several messages as one."""
+        rows, visits, drops, clear, start = [], [], [], -1, 0
+        for body in bodies:
+            contents, sections = unpacked(_FORMAT, "a message", body, trusted=True)
+            mine, visiting, dropping = (read_ipc(section) for section in sections)
+            rows.append(mine)
+            visits.append(_moved(visiting, "row", start))
+            drops.append(_moved(dropping, ROW, start))
+            clear, start = max(clear, contents["clear"]), start + mine.num_rows
+        return cls(joined_tables(rows), joined_tables(visits), joined_tables(drops), clear)
+
+
+def joined_tables(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables of one schema one below the other, in one piece."""
+    return (tables[0] if len(tables) == 1 else pa.concat_tables(tables)).combine_chunks()
+
+
+def _moved(table: pa.Table, name: str, by: int) -> pa.Table:
+    """Positions further on by the rows that came before; -1 stays."""
+    if not by or not table.num_rows:
+        return table
+    old: Ints = table.column(name).to_numpy()
+    return table.set_column(table.schema.names.index(name), name, as_arrow(np.where(old < 0, old, old + np.int32(by))))
