@@ -29,7 +29,7 @@ from weever_stream.index.tree import FANOUT, LEAF
 from weever_stream.rules import Rule, RuleFile, bind_all, parse_rule, read_rules, schema_of
 from weever_stream.rules.types import ColumnType
 
-__all__ = ["Detector"]
+__all__ = ["Detector", "rule_file"]
 
 
 class Detector:
@@ -50,7 +50,7 @@ class Detector:
         leaf: int = LEAF,
         fanout: int = FANOUT,
     ) -> None:
-        file = _rule_file(rules)
+        file = rule_file(rules)
         self.rules = file.rules
         self.key: tuple[str, ...] = file.key if key is None else (key,) if isinstance(key, str) else tuple(key)
         self._strict = strict
@@ -243,7 +243,8 @@ class Detector:
         return names.index(name)
 
 
-def _rule_file(rules: str | Path | RuleFile | Iterable[Rule | str]) -> RuleFile:
+def rule_file(rules: str | Path | RuleFile | Iterable[Rule | str]) -> RuleFile:
+    """The rules in whatever form they come: a file, its path, or rules and expressions."""
     if isinstance(rules, RuleFile):
         return rules
     if isinstance(rules, (str, Path)):

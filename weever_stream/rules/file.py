@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RuleFile", "read_rules", "read_rules_text"]
 
-_VALUES = ("source", "sinks", "alerts", "state", "version")
+_VALUES = ("source", "sinks", "alerts", "state", "spark", "version")
 """The fields that hold values and not texts of the rule language."""
 
 
@@ -49,6 +49,8 @@ class RuleFile:
     sinks: tuple[Mapping[str, Any], ...] = ()
     alerts: tuple[Mapping[str, Any], ...] = ()
     state: Mapping[str, Any] | None = None
+    trigger: str | None = None
+    spark: Mapping[str, Any] = field(default_factory=dict)
     path: str | None = None
     notes: tuple[str, ...] = ()
     """What is not wrong but worth a look."""
@@ -82,6 +84,10 @@ class RuleFile:
         RuleErrors.raise_all(errors)
         return bound
 
+    def node(self, name: str) -> Node | None:
+        """Where a part of the file is written, to say in an error; None for rules that came from no file."""
+        return self._root.child(name) if self._root else None
+
     def _named_columns(self) -> Iterable[tuple[str, str, Place | None]]:
         """The columns that the file names outside its rules, each with its place."""
         for part, names in (("key", self.key), ("columns", tuple(self.columns))):
@@ -90,14 +96,14 @@ class RuleFile:
                 yield f"`{part}` names", name, node.place_of(name) if node else _place_of_file(self.path)
 
     def resolve(self, environ: Mapping[str, str]) -> RuleFile:
-        """The file with `${env:NAME}` and `${file:/path}` filled in under source, sinks, alerts and state.
+        """The file with `${env:NAME}` and `${file:/path}` filled in under source, sinks, alerts, state and spark.
 
         Values that hold a reference become `Secret`s. Raises all that are missing, with their places.
         """
         errors: list[RuleError] = []
         parts = {
             name: resolved(getattr(self, name), environ, self._root and self._root.child(name), errors)
-            for name in ("source", "sinks", "alerts", "state")
+            for name in ("source", "sinks", "alerts", "state", "spark")
         }
         RuleErrors.raise_all(errors)
         return replace(self, **parts)
@@ -187,6 +193,8 @@ def _read_yaml(document: Document) -> RuleFile:
         sinks=tuple(model.sinks),
         alerts=tuple(model.alerts),
         state=model.state,
+        trigger=model.trigger,
+        spark=model.spark,
         path=document.name,
         notes=notes_on(rules, key),
         _root=root,

@@ -87,6 +87,10 @@ class RuleModel(_Shape):
     description: str | None = None
     owner: str | None = None
     metadata: dict[str, Any] | None = None
+    spread: Annotated[
+        int | None,
+        Field(ge=2, le=64, description="For a hot key in a stream: into how many parts its rows are cut."),
+    ] = None
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> RuleModel:
@@ -110,6 +114,8 @@ class FileModel(_Shape):
     sinks: list[dict[str, Any]] = []
     alerts: list[dict[str, Any]] = []
     state: dict[str, Any] | None = None
+    trigger: Annotated[str | None, Field(description="How often the stream looks for changes: 10 seconds")] = None
+    spark: Annotated[dict[str, Any], Field(description="Settings of the Spark session, by their own names.")] = {}
 
 
 def json_schema() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from weever_stream.errors import RuleError
@@ -19,6 +20,10 @@ __all__ = ["rules_of_item"]
 
 def rules_of_item(item: RuleModel, node: Node) -> tuple[Rule, ...]:
     """The rules of one item: one, or one for each column on the right of an `fd` or `order`."""
+    return tuple(replace(rule, spread=item.spread or 1) for rule in _denials(item, node))
+
+
+def _denials(item: RuleModel, node: Node) -> tuple[Rule, ...]:
     _refuse_control_characters(item, node)
     filtering = node.child("filter")
     about = About(

@@ -109,6 +109,8 @@ class Rule:
     description: str | None = field(default=None, compare=False)
     owner: str | None = field(default=None, compare=False)
     metadata: Mapping[str, object] = field(default_factory=dict, compare=False)
+    spread: int = field(default=1, compare=False)
+    """Into how many parts a stream cuts the rows of a hot key, so that many shards share the work."""
     place: Place | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -26,7 +26,7 @@ from weever_stream.errors import OutputError, StateError
 if TYPE_CHECKING:
     from weever_stream.detect.sections import Section
 
-__all__ = ["RunStore", "StoreOptions", "StoredFile"]
+__all__ = ["RunStore", "StoreOptions", "StoredFile", "opened"]
 
 _HINT = "restore the file from a copy, or delete the checkpoint and let the job build its state again"
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfss", "wasbs": "abfss"}
@@ -58,7 +58,7 @@ class RunStore:
 
     def __init__(self, options: StoreOptions) -> None:
         self.options = options
-        self._local, self._fs, self._root = _opened(options)
+        self._local, self._fs, self._root = opened(options)
         self._cache = Path(options.cache or Path(gettempdir()) / f"weever-runs-{os.getuid()}")
         self._checked: set[str] = set()
 
@@ -153,7 +153,7 @@ class RunStore:
                 yield info.path[len(self._root) :].lstrip("/"), info.size, changed
 
 
-def _opened(options: StoreOptions) -> tuple[bool, Any, str]:
+def opened(options: StoreOptions) -> tuple[bool, Any, str]:
     """Whether the folder is local, its file system, and its path there."""
     parts = urlsplit(options.uri)
     scheme = _SCHEMES.get(parts.scheme, parts.scheme)

@@ -1,0 +1,137 @@
+"""A job file: rules with a source, sinks, a place for state and a trigger, checked before Spark starts.
+
+`read_job` fills in `${env:…}` and `${file:…}` and raises every error that it finds, each at its line and column. The
+same rule file serves `check`, which needs none of these parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from weever_stream.errors import Place, RuleError, RuleErrors, did_you_mean
+from weever_stream.job import options
+from weever_stream.job.options import State, duration, sink_options, source_options
+from weever_stream.rules.file import read_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from weever_stream.rules.file import RuleFile
+    from weever_stream.rules.nodes import Node
+
+__all__ = ["Job", "job_of", "read_job"]
+
+_STATE: TypeAdapter[State] = TypeAdapter(State)
+_PARTS = {"source": "source: {kind: delta, path: /lake/packages}", "state": "state: {checkpoint: /lake/_checkpoints/x}"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What `weever run` runs."""
+
+    file: RuleFile
+    source: options.DeltaSource | options.KafkaSource | options.FilesSource
+    sinks: tuple[options.DeltaSink | options.KafkaSink | options.FilesSink | options.ConsoleSink, ...]
+    state: State
+    trigger: str | None = None
+
+    @property
+    def connectors(self) -> frozenset[str]:
+        """The connectors that Spark needs for it."""
+        letters = self.source.rejects.sink
+        kinds = {self.source.kind, *(sink.kind for sink in self.sinks), *([letters.kind] if letters else [])}
+        return frozenset(kinds & {"delta", "kafka"})
+
+    @property
+    def remember_drops(self) -> int:
+        """How many dropped keys a shard remembers. Kafka and Delta bring the changes of a key in their order."""
+        if self.source.remember_drops is not None:
+            return self.source.remember_drops
+        return 100_000 if self.source.kind == "files" else 0
+
+
+def read_job(path: str | Path, environ: Mapping[str, str]) -> Job:
+    """Reads a job file. Raises `RuleError` with every error found."""
+    return job_of(read_rules(path).resolve(environ))
+
+
+def job_of(file: RuleFile) -> Job:
+    """The job that a rule file describes."""
+    errors: list[RuleError] = []
+    for part, example in _PARTS.items():
+        if getattr(file, part) is None:
+            errors.append(RuleError(f"`{part}` is missing", place=_place(file), hint=f"for example {example}"))
+    if not file.key:
+        errors.append(
+            RuleError("`key` is missing", place=_place(file), hint="a stream finds the old row of a change by its key")
+        )
+    source = _checked("Source", source_options, file.source, file.node("source"), errors)
+    state = _checked("", _STATE, file.state, file.node("state"), errors)
+    node = file.node("sinks")
+    sinks = [
+        _checked("Sink", sink_options, sink, node.child(number) if node else None, errors)
+        for number, sink in enumerate(file.sinks)
+    ]
+    if isinstance(source, options.DeltaSource) and (source.path is None) == (source.table is None):
+        errors.append(RuleError("a Delta source has a path or a table, one of both", place=_place(file, "source")))
+    if file.trigger is not None:
+        try:
+            duration(file.trigger)
+        except ValueError as error:
+            errors.append(RuleError(str(error), place=_place(file, "trigger")))
+    RuleErrors.raise_all(errors)
+    sinks = sinks or [options.ConsoleSink(kind="console")]
+    return Job(file, source, tuple(sinks), state, file.trigger)
+
+
+def _place(file: RuleFile, part: str | None = None) -> Place | None:
+    node = file.node(part) if part else None
+    return node.place() if node else Place(file.path) if file.path else None
+
+
+def _checked(part: str, adapter: TypeAdapter[Any], value: Any, node: Node | None, errors: list[RuleError]) -> Any:
+    """The value as its model, or what is wrong with it."""
+    if value is None:
+        return None
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=True)
+        errors += [_told(part, finding, value, node) for finding in found]
+        return None
+
+
+def _told(part: str, finding: Any, value: Any, node: Node | None) -> RuleError:
+    place = node
+    for step in finding["loc"]:  # pydantic puts the names of alternatives in between: those are not in the file
+        if place is not None and (following := place.child(step)) is not None:
+            place = following
+    where = place.place() if place is not None else None
+    last, kind = str(finding["loc"][-1]) if finding["loc"] else "", finding["type"]
+    if kind == "extra_forbidden":
+        known = _fields(part, value)
+        return RuleError(
+            f"there is no field `{last}` here", place=where, hint=did_you_mean(last, known) or _list(known)
+        )
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        kinds = finding.get("ctx", {}).get("expected_tags", "'delta', 'kafka', 'files'").replace("'", "")
+        return RuleError("`kind` is missing or unknown", place=where, hint=f"one of {kinds}")
+    if kind == "missing":
+        return RuleError(f"`{last}` is missing", place=where)
+    said = str(finding["msg"]).removeprefix("Value error, ")
+    return RuleError(f"`{last}`: {said[:1].lower()}{said[1:]}", place=where)
+
+
+def _fields(part: str, value: Any) -> list[str]:
+    """The fields of the model that a mapping is of: `kind` and the part of the file name it."""
+    kind = str(value.get("kind", "")) if isinstance(value, dict) else ""
+    model = getattr(options, kind.capitalize() + part, State)
+    return list(model.model_fields)
+
+
+def _list(names: list[str]) -> str:
+    return "the fields are " + ", ".join(names)

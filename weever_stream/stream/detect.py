@@ -1,0 +1,121 @@
+"""Violation deltas of a streaming DataFrame of changes: for people who build their own job, and for ours.
+
+    deltas = detect(changes, "rules.yaml", store="/lake/_runs/packages")
+
+`changes` has the table's columns with `_change_type` and `_commit_version`, as Delta's change data feed and the files
+feed do. The deltas of a micro-batch are net but for pairs whose two rows both moved to another shard: those are told as
+removed and added in the same batch. `net` sets them off inside `foreachBatch`; summing the log does, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from weever_stream.detect.violations import OUTPUT_SCHEMA
+from weever_stream.errors import DataError, did_you_mean
+from weever_stream.feeds.changes import CONTROL
+from weever_stream.rules.types import ColumnType
+from weever_stream.state.store import StoreOptions
+from weever_stream.stream.operator import DELTAS, OUTPUT, ROUTED, STATE, router, unpacker, worker
+from weever_stream.stream.setup import Setup, stored_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from weever_stream.rules import Rule, RuleFile
+    from weever_stream.rules.types import Schema
+
+__all__ = ["DELTA_SCHEMA", "applied", "detect", "needed", "net", "setup_for", "unpacked"]
+
+DELTA_SCHEMA = ", ".join(f"{name} string" for name in OUTPUT_SCHEMA.names)
+_UNPACKED = f"{DELTA_SCHEMA}, moving boolean"
+
+
+def detect(
+    changes: DataFrame,
+    rules: str | Path | RuleFile | Iterable[Rule | str],
+    *,
+    store: str,
+    key: str | Sequence[str] | None = None,
+    shards: int = 8,
+    spread: Mapping[str, int] | None = None,
+    remember_drops: int = 100_000,
+) -> DataFrame:
+    """The deltas of a stream of changes, one row for each violation that a batch added or removed.
+
+    `store` is a folder for run files, best beside the checkpoint of the query; it belongs to that query alone.
+    """
+    from weever_stream.detect.detector import rule_file
+    from weever_stream.feeds.files import decoded
+    from weever_stream.feeds.types import schema_of_spark
+
+    file = rule_file(rules)
+    names = (key,) if isinstance(key, str) else tuple(key or file.key)
+    found = file.schema(schema_of_spark(changes.schema))
+    columns = needed(file, names)
+    frame = decoded(changes, names, columns, file.columns)
+    setup = setup_for(
+        file,
+        names,
+        found,
+        frame,
+        StoreOptions(store),
+        shards=shards,
+        spread=spread or {},
+        remember_drops=remember_drops,
+    )
+    pieces = applied(frame, setup)
+    return unpacked(pieces, setup).drop("moving")
+
+
+def needed(file: RuleFile, key: Sequence[str]) -> list[str]:
+    """The columns that rules and key read: the key first, then by name."""
+    read = {name for rule in file.rules for name in rule.columns}
+    return [*key, *sorted(read - set(key))]
+
+
+def setup_for(
+    file: RuleFile, key: Sequence[str], found: Schema, frame: DataFrame, store: StoreOptions, **options: object
+) -> Setup:
+    """Binds the rules to what the feed brings."""
+    if not key:
+        raise DataError("there is no key to tell rows apart by", hint="name the key's columns: `key:` in the rule file")
+    types: list[tuple[str, ColumnType]] = []
+    for name in key:
+        kind = found.get(name)
+        if not isinstance(kind, ColumnType):
+            problem = f"is of type {kind}, which cannot be compared" if kind else "is not a column"
+            raise DataError(f"the key {name} {problem}", hint=did_you_mean(name, found))
+        types.append((name, kind))
+    kept = [name for name in frame.columns if name not in CONTROL]
+    columns = stored_schema(to_arrow_schema(frame.select([F.col(_quoted(name)) for name in kept]).schema))
+    return Setup(rules=file.bind(found), key=tuple(types), columns=columns, store=store, **options)  # type: ignore[arg-type]
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def applied(frame: DataFrame, setup: Setup) -> DataFrame:
+    """A change frame through the shards: pieces of deltas, tallies and rejects (`operator.OUTPUT`)."""
+    routed = frame.mapInArrow(router(setup), ROUTED)
+    return routed.groupBy("shard").applyInPandasWithState(worker(setup), OUTPUT, STATE, "append", "NoTimeout")
+
+
+def unpacked(pieces: DataFrame, setup: Setup) -> DataFrame:
+    """Violations in full, with `moving` behind their columns."""
+    told = pieces.where(F.col("kind") == DELTAS).select("rule", "sign", "moving", "body")
+    return told.mapInArrow(unpacker(setup), _UNPACKED)
+
+
+def net(deltas: DataFrame) -> DataFrame:
+    """The deltas of one batch without those that are both removed and added in it."""
+    columns = [F.col(name) for name in deltas.columns]
+    once = deltas.groupBy("violation_id").agg(F.count("*").alias("_told"), F.first(F.struct(*columns)).alias("_delta"))
+    return once.where("_told = 1").select("_delta.*")

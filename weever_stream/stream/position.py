@@ -1,0 +1,71 @@
+"""The position that a batch completes, and when it was planned, from Spark's own log of offsets.
+
+Spark writes `offsets/<batch>` before it runs a batch and reads it again when the batch is repeated, so what is taken
+from there is the same on every run of the batch. One small file is read a batch.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from weever_stream.errors import StateError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Planned", "planned", "read_text"]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What Spark decided of a batch before it ran it."""
+
+    position: str
+    """Where the source stands when the batch is done, as JSON."""
+    at: datetime
+    """In UTC."""
+
+
+def planned(spark: SparkSession, checkpoint: str, batch: int) -> Planned:
+    """What the log says of a batch."""
+    text = read_text(spark, f"{checkpoint}/offsets/{batch}")
+    try:
+        _, about, *offsets = text.splitlines()
+        at = datetime.fromtimestamp(json.loads(about)["batchTimestampMs"] / 1000, timezone.utc)
+        positions = [told(json.loads(offset)) for offset in offsets if offset != "-"]
+    except (ValueError, KeyError, TypeError, IndexError):
+        raise StateError(
+            f"the log of offsets of batch {batch} under {checkpoint} cannot be read",
+            hint="it is torn or was written by another Spark; restore the checkpoint from a copy",
+        ) from None
+    return Planned(json.dumps(positions[0] if len(positions) == 1 else positions, separators=(",", ":")), at)
+
+
+def told(offset: dict[str, Any]) -> dict[str, Any]:
+    """An offset in the words of its source.
+
+    A Delta offset names the version that is read next with a negative index; a version that is read in part (a very
+    large commit under a limit of files) has the index of its last file.
+    """
+    if "reservoirVersion" in offset:
+        version, index = int(offset["reservoirVersion"]), int(offset.get("index", -1))
+        if index < 0:
+            return {"version": version - 1}
+        return {"version": version, "file": index}
+    if "logOffset" in offset:
+        return {"files": int(offset["logOffset"])}
+    return offset
+
+
+def read_text(spark: SparkSession, path: str) -> str:
+    """The text of a small file on any file system that Spark reads."""
+    jvm: Any = spark._jvm
+    java_path = jvm.org.apache.hadoop.fs.Path(path)
+    stream = java_path.getFileSystem(spark._jsc.hadoopConfiguration()).open(java_path)
+    try:
+        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()

@@ -1,0 +1,97 @@
+"""What a batch did, in numbers: for progress lines, for the notes beside the checkpoint, for metrics.
+
+The open violations of every rule are the sum over shards of what each shard last told. They are noted for each shard,
+not added up batch by batch, so a batch that is repeated after a crash changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from weever_stream.state.notes import Notes
+
+__all__ = ["BatchReport", "Ledger", "ShardTally"]
+
+_NAME = "progress.json"
+
+
+@dataclass(frozen=True)
+class ShardTally:
+    """What a shard told of itself at the end of a batch."""
+
+    open: dict[int, int]
+    """By the number of the rule."""
+    became: dict[str, int]
+    bytes: int
+    seconds: float
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> ShardTally:
+        """From JSON."""
+        counts = {int(rule): int(n) for rule, n in told["open"].items()}
+        return cls(counts, dict(told["became"]), int(told["bytes"]), float(told["seconds"]))
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """One batch, done."""
+
+    batch: int
+    position: str
+    detected_at: datetime
+    changes: int
+    rejected: int
+    added: int
+    removed: int
+    open: dict[str, int]
+    """Open violations of every rule, those with none too."""
+    seconds: float
+    """From the start of the batch's own work to its end, sinks included."""
+    shard_seconds: float
+    """Time inside the shards, all of them together."""
+    stale: int = 0
+    """Changes so far, over all families, that were older than what was held."""
+    behind: dict[str, str] = field(default_factory=dict)
+    """What the source says of what it has not read yet."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As one JSON object."""
+        return {**vars(self), "detected_at": self.detected_at.isoformat()}
+
+
+class Ledger:
+    """Tallies of all shards, kept beside the checkpoint."""
+
+    def __init__(self, notes: Notes, rules: Sequence[str]) -> None:
+        self._notes = notes
+        self._rules = list(rules)
+        noted = notes.read(_NAME) or {}
+        self.shards = {int(shard): ShardTally.of(told) for shard, told in noted.get("shards", {}).items()}
+
+    def take(self, shard: int, body: bytes) -> ShardTally:
+        """What a shard tells at the end of a batch."""
+        self.shards[shard] = tally = ShardTally.of(json.loads(body))
+        return tally
+
+    def open(self) -> dict[str, int]:
+        """Open violations of every rule."""
+        counts = [0] * len(self._rules)
+        for tally in self.shards.values():
+            for rule, n in tally.open.items():
+                counts[rule] += n
+        return dict(zip(self._rules, counts, strict=True))
+
+    def stale(self) -> int:
+        """Changes that did nothing because something newer was held."""
+        return sum(tally.became.get("stale", 0) for tally in self.shards.values())
+
+    def note(self, report: BatchReport) -> None:
+        """Publishes that a batch is complete: its position, and what is open since."""
+        shards = {str(shard): vars(tally) for shard, tally in sorted(self.shards.items())}
+        self._notes.write(_NAME, {**report.to_json(), "shards": shards})
