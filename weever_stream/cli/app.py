@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "Interrupted", "UsageError", "dispatch"]
 
-VERBS = ("check", "validate", "explain", "convert", "demo")
+VERBS = ("run", "violations", "check", "validate", "explain", "convert", "state", "doctor", "demo")
 Interrupted = typer.Abort
 
 

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["RULE_FILE", "Step", "feed", "parcels"]
+__all__ = ["COLUMNS", "RULE_FILE", "Step", "feed", "parcels"]
 
 RULE_FILE = """\
 table: packages
@@ -26,6 +26,10 @@ rules:
     severity: warning
     description: Of two parcels that travel equally far the smaller one must not cost more.
 """
+COLUMNS = {
+    "package_code": "bigint", "origin": "string", "destination": "string", "zip": "string", "city": "string",
+    "distance": "bigint", "volume": "bigint", "postage": "bigint",
+}  # fmt: skip
 _CITIES = {"London": (0, 0), "Lima": (-70, -63), "Cape Town": (18, -85), "New Delhi": (77, -23), "Monaco": (7, -8)}
 _ZIPS = {"E1": "London", "15001": "Lima", "8001": "Cape Town", "110001": "New Delhi", "98000": "Monaco"}
 

@@ -100,6 +100,7 @@ class Batches:
             seconds=round(time.perf_counter() - began, 6),
             shard_seconds=round(sum(tally.seconds for tally in tallies), 6),
             stale=self.ledger.stale(),
+            behind=self._behind(),
         )
         self.ledger.note(report)
         self.observe(report)
@@ -124,6 +125,17 @@ class Batches:
     def _query_id(self) -> str:
         """The id that the query keeps for the life of its checkpoint."""
         return str(json.loads(read_text(self.spark, f"{self.checkpoint}/metadata"))["id"])
+
+    def _behind(self) -> dict[str, str]:
+        """What the source said, when it was last asked, of what it has not read yet."""
+        for query in self.spark.streams.active:
+            progress = query.lastProgress if str(query.id) == self._query_id else None
+            for source in progress["sources"] if progress else ():
+                metrics = source["metrics"] or {}
+                return {
+                    name: metrics[name] for name in ("maxOffsetsBehindLatest", "numFilesOutstanding") if name in metrics
+                }
+        return {}
 
     def _refuse_too_many(self, counts: dict[str, int]) -> None:
         """Stops the job when too large a share cannot be read: a feed of another kind, most likely."""

@@ -19,21 +19,22 @@ from weever_stream.state.store import StoreOptions
 from weever_stream.stream.batches import Batches
 from weever_stream.stream.detect import applied, needed, setup_for
 from weever_stream.stream.progress import Ledger
+from weever_stream.stream.saved import ABOUT, about
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from weever_stream.job.job import Job
+    from weever_stream.sinks.batch import Sink
     from weever_stream.stream.progress import BatchReport
     from weever_stream.stream.setup import Setup
 
-__all__ = ["Running", "folder", "set_up", "start"]
+__all__ = ["Running", "folder", "notes_of", "runs_of", "set_up", "start"]
 
 _DEFAULT_TRIGGER = "1 second"
-_ABOUT = "job.json"
 _RESTART = "start with an empty checkpoint to build the state anew, or go back to what it was made for"
 
 
@@ -58,18 +59,19 @@ def start(
     *,
     once: bool = False,
     every: str | None = None,
+    also: Sequence[Sink] = (),
 ) -> Running:
-    """Starts the job's query. `once`: what is there now is processed, and the query ends."""
+    """Starts the job's query. `once`: what is there now is processed, and the query ends. `also`: further sinks."""
     checkpoint = job.state.checkpoint.rstrip("/")
     setup, frame = set_up(spark, job)
-    notes = Notes(_store(job, folder(checkpoint)))
+    notes = Notes(notes_of(job))
     _guard(notes, setup, job)
     names = [bound.rule.name for bound in setup.rules]
     batches = Batches(
         spark=spark,
         setup=setup,
         checkpoint=checkpoint,
-        sinks=open_sinks(spark, job.sinks),
+        sinks=[*open_sinks(spark, job.sinks), *also],
         dead_letters=open_dead_letters(spark, job.source.rejects, f"{folder(checkpoint)}/rejects"),
         rejects=job.source.rejects,
         ledger=Ledger(notes, names),
@@ -87,7 +89,7 @@ def start(
 
 def set_up(spark: SparkSession, job: Job) -> tuple[Setup, Any]:
     """The setup of a job, and the change frame of its feed."""
-    file, checkpoint = job.file, job.state.checkpoint.rstrip("/")
+    file = job.file
     feed = open_feed(spark, job.source, file.key, file.columns)
     frame = feed.changes(needed(file, file.key))
     setup = setup_for(
@@ -95,7 +97,7 @@ def set_up(spark: SparkSession, job: Job) -> tuple[Setup, Any]:
         file.key,
         file.schema(feed.schema),
         frame,
-        _store(job, f"{folder(checkpoint)}/runs"),
+        runs_of(job),
         shards=job.state.shards,
         spread={rule.name: rule.spread for rule in file.rules if rule.spread > 1},
         inline_bytes=job.state.inline_bytes,
@@ -103,6 +105,16 @@ def set_up(spark: SparkSession, job: Job) -> tuple[Setup, Any]:
         remember_drops=job.remember_drops,
     )
     return setup, frame
+
+
+def notes_of(job: Job) -> StoreOptions:
+    """Where the notes are."""
+    return _store(job, folder(job.state.checkpoint))
+
+
+def runs_of(job: Job) -> StoreOptions:
+    """Where the run files are."""
+    return _store(job, f"{folder(job.state.checkpoint)}/runs")
 
 
 def _store(job: Job, uri: str) -> StoreOptions:
@@ -114,22 +126,14 @@ def _store(job: Job, uri: str) -> StoreOptions:
 
 def _guard(notes: Notes, setup: Setup, job: Job) -> None:
     """Refuses a checkpoint that was made for something else; notes what a new one is made for."""
-    about = {
-        "format": 1,
-        "table": job.file.table,
-        "source": job.source.kind,
-        "key": list(setup.key_names),
-        "shards": setup.shards,
-        "rules": {bound.rule.name: bound.rule.fingerprint for bound in setup.rules},
-        "state": setup.identity,
-    }
-    before = notes.read(_ABOUT)
+    now = about(setup, job)
+    before = notes.read(ABOUT)
     if before is None:
-        notes.write(_ABOUT, about)
+        notes.write(ABOUT, now)
         return
     for name in ("format", "source", "key", "shards", "rules", "state"):
-        if before.get(name) != about[name]:
-            old, new = (_shown(name, one.get(name)) for one in (before, about))
+        if before.get(name) != now[name]:
+            old, new = (_shown(name, one.get(name)) for one in (before, now))
             raise StateError(
                 f"the checkpoint {job.state.checkpoint} was made for other {_WORDS.get(name, name)}: {old}, now {new}",
                 hint=_RESTART,

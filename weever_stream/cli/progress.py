@@ -1,0 +1,74 @@
+"""Lines that tell of batches: for a person on a terminal, or one JSON object each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+
+if TYPE_CHECKING:
+    from weever_stream.stream.progress import BatchReport
+
+__all__ = ["BatchLines"]
+
+_RULES_SHOWN = 6
+
+
+class BatchLines:
+    """Tells of batches on standard output, of everything else on standard error."""
+
+    def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:
+        self._json, self._quiet = as_json, quiet
+        self._out = Console(highlight=False, soft_wrap=True)
+        self._err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def status(self, text: str) -> Any:
+        """A spinner while something long goes on; a plain line where nobody watches."""
+        if self._err.is_terminal:
+            return self._err.status(text)
+        self.notice(text)
+        return nullcontext()
+
+    def notice(self, text: str) -> None:
+        """A line on standard error."""
+        self._err.print(f"[dim]{escape(text)}[/]")
+
+    def batch(self, report: BatchReport) -> None:
+        """A batch."""
+        if self._json:
+            print(json.dumps(report.to_json()), flush=True)
+            return
+        if self._quiet and not (report.added or report.removed or report.rejected):
+            return
+        self._out.print(_line(report))
+        sys.stdout.flush()
+
+
+def _line(report: BatchReport) -> str:
+    at = report.detected_at.astimezone().strftime("%H:%M:%S")
+    parts = [
+        f"[dim]{at}[/] batch {report.batch}",
+        f"{report.changes:,} change{'s' if report.changes != 1 else ''}",
+        f"[red]+{report.added:,}[/] [green]-{report.removed:,}[/]",
+        f"open {_open(report.open)}",
+        f"[dim]{report.seconds:.1f} s, {report.shard_seconds:.2f} s of it in shards[/]",
+        f"[dim]at {escape(report.position)}[/]",
+    ]
+    if report.rejected:
+        parts.insert(2, f"[bold yellow]{report.rejected:,} rejected[/]")
+    if report.behind:
+        parts.append(f"[dim]behind {escape(', '.join(f'{name} {value}' for name, value in report.behind.items()))}[/]")
+    return "  ".join(parts)
+
+
+def _open(counts: dict[str, int]) -> str:
+    """How many are open: the rules with the most of them, by name."""
+    total = sum(counts.values())
+    most = sorted((rule for rule in counts if counts[rule]), key=lambda rule: -counts[rule])
+    named = ", ".join(f"{escape(rule)} {counts[rule]:,}" for rule in most[:_RULES_SHOWN])
+    more = f", {len(most) - _RULES_SHOWN} more" if len(most) > _RULES_SHOWN else ""
+    return f"[bold]{total:,}[/]" + (f" ({named}{more})" if most else "")

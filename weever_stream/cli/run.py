@@ -1,0 +1,194 @@
+"""`weever run`: the job. Starts Spark, runs the query, tells of every batch, and ends in good order.
+
+Ends by itself with `--once`; else on SIGTERM or Ctrl-C, when the batch under way is done or half a minute has passed.
+What was abandoned is done again by the next start. Exit codes: 0 done, 3 could not run, 4 a sink could not be written,
+130 on Ctrl-C, 143 on SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weever_stream.errors import OutputError, RuleError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weever_stream.job.job import Job
+    from weever_stream.stream.progress import BatchReport
+    from weever_stream.stream.run import Running
+
+__all__ = ["run"]
+
+_SECONDS_TO_END = 30.0
+_RESTARTS = 100
+"""How often in a row a query is started again because its source has a new schema."""
+
+
+class Format(str, Enum):
+    """How batches are told."""
+
+    text = "text"
+    json = "json"
+
+
+def run(
+    job: Annotated[Path, typer.Argument(help="The job file: rules with a source, sinks and state.")],
+    once: Annotated[bool, typer.Option("--once", help="Process what is there, then stop.")] = False,
+    from_version: Annotated[
+        int | None, typer.Option(min=0, help="Delta: changes from this version on, without a snapshot first.")
+    ] = None,
+    every: Annotated[str | None, typer.Option(help='How often to look for changes: "10 seconds".')] = None,
+    master: Annotated[str | None, typer.Option(help="The Spark master, where none is set otherwise.")] = None,
+    format: Annotated[Format, typer.Option(help="How batches are told.")] = Format.text,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Tell nothing of batches that change nothing.")] = False,
+) -> int:
+    """Keep the violations of a table true while it changes."""
+    from weever_stream.cli.progress import BatchLines
+
+    asked = _job(job, from_version, every)
+    lines = BatchLines(as_json=format is Format.json, quiet=quiet)
+    with lines.status("starting Spark (the first start compiles kernels: up to half a minute more)"):
+        import weever_stream.detect.shard  # noqa: F401 - here, so that the workers find compiled kernels
+        from weever_stream.stream.session import session
+
+        settings = {name: _text(value) for name, value in asked.file.spark.items()}
+        spark = session(asked.connectors, master=master, conf=settings, app=f"weever {asked.file.table}")
+    try:
+        return _supervised(spark, asked, lines.batch, once=once, every=every, notice=lines.notice)
+    finally:
+        spark.stop()
+
+
+def _job(path: Path, from_version: int | None, every: str | None) -> Job:
+    from dataclasses import replace
+
+    from weever_stream.job.job import read_job
+    from weever_stream.job.options import duration
+
+    asked = read_job(path, os.environ)
+    if every is not None:
+        try:
+            duration(every)
+        except ValueError as error:
+            raise RuleError(f"--every: {error}") from None
+    if from_version is None:
+        return asked
+    if asked.source.kind != "delta":
+        raise RuleError("--from-version is for Delta sources", hint=f"the source is of kind {asked.source.kind}")
+    return replace(asked, source=asked.source.model_copy(update={"starting_version": from_version}))
+
+
+def _text(value: Any) -> str:
+    value = value.reveal() if hasattr(value, "reveal") else value
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _supervised(
+    spark: Any,
+    job: Job,
+    observe: Callable[[BatchReport], None],
+    *,
+    once: bool,
+    every: str | None,
+    notice: Callable[[str], None],
+) -> int:
+    """Runs the query to its end, and again where only the schema of its source has changed."""
+    from weever_stream.stream.failures import schema_changed, told
+    from weever_stream.stream.run import start
+
+    stop = _Stop()
+    with stop.on_signals():
+        for _ in range(_RESTARTS):
+            running = start(spark, job, stop.observed(observe), once=once, every=every)
+            _wait(running, stop)
+            failure = running.query.exception()
+            if failure is None or stop.signal:
+                return stop.code
+            texts = _texts(failure)
+            if not schema_changed(texts):
+                if os.environ.get("WEEVER_DEBUG") == "1":
+                    raise failure
+                raise told(texts)
+            notice("the table has a new schema; starting again with it")
+    raise OutputError("the source changes its schema again and again", hint="see what writes to it")
+
+
+def _texts(failure: Any) -> list[str]:
+    """What an exception says, and its causes."""
+    texts = []
+    seen = 0
+    while failure is not None and seen < 10:
+        texts.append(str(failure))
+        failure, seen = failure.__cause__ or failure.__context__, seen + 1
+    return texts
+
+
+class _Stop:
+    """Whether the job was asked to end, and when its last batch was done."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.batch_done = threading.Event()
+        self.signal: int = 0
+
+    @property
+    def code(self) -> int:
+        """The exit code of an orderly end."""
+        return 128 + self.signal if self.signal else 0
+
+    def observed(self, observe: Callable[[BatchReport], None]) -> Callable[[BatchReport], None]:
+        """Tells of a batch, and that it is done."""
+
+        def tell(report: BatchReport) -> None:
+            observe(report)
+            if self.asked.is_set():
+                self.batch_done.set()
+
+        return tell
+
+    def on_signals(self) -> Any:
+        """Within the block SIGTERM and Ctrl-C ask the job to end."""
+        from contextlib import contextmanager
+
+        def ask(number: int, _: object) -> None:
+            if self.asked.is_set() and number == signal.SIGINT:
+                raise KeyboardInterrupt
+            self.signal = number
+            self.asked.set()
+
+        @contextmanager
+        def handled() -> Any:
+            if threading.current_thread() is not threading.main_thread():
+                yield
+                return
+            before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+            try:
+                yield
+            finally:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+
+        return handled()
+
+
+def _wait(running: Running, stop: _Stop) -> None:
+    """Until the query ends, or the job is asked to."""
+    query = running.query
+    while query.isActive and not stop.asked.wait(0.2):
+        pass
+    if not query.isActive:
+        return
+    until = time.monotonic() + _SECONDS_TO_END
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
+        if stop.batch_done.wait(0.1):
+            break
+    query.stop()
