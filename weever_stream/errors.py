@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DataError",
     "DetectorError",
+    "EngineError",
     "OutputError",
     "Place",
     "RuleError",
@@ -166,6 +167,16 @@ class DetectorError(WeeverError):
     """A call of the in-process engine that it cannot take: an unknown rule, a change without its key."""
 
     code = "detector"
+
+
+class EngineError(WeeverError):
+    """Spark cannot run as the job needs it: Java is missing or too old, or a connector's jars cannot be had.
+
+    Install Java 17 or newer and set JAVA_HOME; give a folder of jars by WEEVER_JARS where there is no network;
+    `weever doctor` shows what is there and what is not.
+    """
+
+    code = "engine"
 
 
 class StateError(WeeverError):

@@ -28,7 +28,7 @@ from weever_stream.rules.types import ColumnType, schema_of
 from weever_stream.state.manifest import Manifest
 from weever_stream.state.store import StoreOptions
 from weever_stream.stream.routing import Router
-from weever_stream.stream.setup import Setup, stored_schema
+from weever_stream.stream.setup import Setup
 from weever_stream.stream.work import ShardWork
 
 __all__ = ["Change", "Simulation", "change_frame", "setup_of"]
@@ -46,7 +46,7 @@ def setup_of(rules: Sequence[Rule], schema: pa.Schema, key: Sequence[str], folde
     return Setup(
         rules=bind_all(rules, found),
         key=tuple(types.items()),  # type: ignore[arg-type]
-        columns=stored_schema(pa.schema([schema.field(name) for name in [*key, *read]])),
+        columns=pa.schema([schema.field(name) for name in [*key, *read]]),
         store=StoreOptions(str(folder)),
         **{"shards": 4, **options},
     )

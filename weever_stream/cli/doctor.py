@@ -62,7 +62,11 @@ def doctor(
 
     Exits with 0 where all is well and with 3 where something is missing.
     """
-    findings = list(_findings(job, start))
+    asked, kinds = _of_job(job) if job is not None else ([], _every_kind())
+    findings = [*asked, *_findings(kinds)]
+    # Where something is missing Spark would only say the same again, later and longer.
+    if start and all(finding.well for finding in findings):
+        findings.append(_session(kinds))
     well = all(finding.well for finding in findings)
     if form is Form.json:
         outcome = {"version": 1, "well": well, "findings": [asdict(finding) for finding in findings]}
@@ -73,13 +77,13 @@ def doctor(
         raise typer.Exit(3)
 
 
-def _findings(job: Path | None, start: bool) -> Iterator[Finding]:
+def _every_kind() -> Sequence[Kind]:
     from weever_stream.stream.jars import KINDS
 
-    kinds: Sequence[Kind] = KINDS
-    if job is not None:
-        finding, kinds = _of_job(job)
-        yield finding
+    return KINDS
+
+
+def _findings(kinds: Sequence[Kind]) -> Iterator[Finding]:
     yield Finding("Python", True, f"{platform.python_version()} at {sys.executable}")
     yield _java()
     packages = [_package("pyspark", ">=4.0.1,<4.3"), _package("pandas", ">=2.2,<3"), _package("pyarrow", ">=18")]
@@ -91,21 +95,19 @@ def _findings(job: Path | None, start: bool) -> Iterator[Finding]:
             yield _connector(kind)
     yield _kernels()
     yield _space()
-    if start:
-        yield _session(kinds)
 
 
-def _of_job(job: Path) -> tuple[Finding, Sequence[Kind]]:
+def _of_job(job: Path) -> tuple[list[Finding], Sequence[Kind]]:
     """Whether a job file can be read, and its connectors; all of them where it cannot."""
     from weever_stream.job.job import read_job
-    from weever_stream.stream.jars import KINDS
 
     try:
         needed = read_job(job, os.environ).connectors
     except WeeverError as error:
-        return Finding("job", False, error.render(), "weever validate shows how its rules are understood"), KINDS
-    kinds = [kind for kind in KINDS if kind in needed]
-    return Finding("job", True, f"{job} needs {' and '.join(kinds) or 'no connectors'}"), kinds
+        bad = Finding("job", False, error.render(), "mend the file; weever validate checks its rules alone")
+        return [bad], _every_kind()
+    kinds = [kind for kind in _every_kind() if kind in needed]
+    return [Finding("job", True, f"{job} needs {' and '.join(kinds) or 'no connectors'}")], kinds
 
 
 def _java() -> Finding:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from weever_stream.drawing import STYLES, aligned, from_difference, printable
 from weever_stream.rules import write_rule
 from weever_stream.rules.model import Column, Constant
 from weever_stream.rules.writing import write_operand
@@ -23,33 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["printable", "show_report"]
 
-_WIDTH = 40
-_STYLES = {"info": "cyan", "warning": "yellow", "error": "red", "critical": "bold white on red"}
 _SIGNS = {"!=": "≠", "<=": "≤", ">=": "≥"}
-
-
-def printable(value: object, width: int = _WIDTH) -> str:
-    """A value as text of bounded length without control characters.
-
-    A text that is empty, or has white space at its ends, is put in quotes: it would look like another one.
-
-    >>> printable("a\\tb"), printable("a ")
-    ('a\\\\tb', "'a '")
-    """
-    if value is None:
-        return "null"
-    text = value if isinstance(value, str) else _plain(value)
-    if text == "" or text[0].isspace() or text[-1].isspace():
-        text = f"'{text}'"
-    cut = text[: width * 4]
-    safe = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut)
-    return safe if len(safe) <= width and len(cut) == len(text) else safe[: width - 1] + "…"
-
-
-def _plain(value: object) -> str:
-    from weever_stream.detect.identity import plain  # loads the engine: only once there is a value to show
-
-    return plain(value)
 
 
 def show_report(report: Report, out: IO[bytes], to_terminal: bool) -> None:
@@ -76,7 +51,7 @@ def _summary(report: Report) -> Table:
     for heading in ("violations", "rows involved", "time"):
         table.add_column(heading, justify="right")
     for result in report.results:
-        style = _STYLES[result.rule.severity] if result.violations else "green"
+        style = STYLES[result.rule.severity] if result.violations else "green"
         table.add_row(
             Text(printable(result.rule.name, 80)),
             Text(result.rule.severity, style=style if result.violations else ""),
@@ -94,7 +69,7 @@ def _violations(report: Report, result: RuleResult) -> str:
 
 def _heading(console: Console, report: Report, piece: Violations) -> None:
     console.print()
-    name = Text(printable(piece.rule.name, 80), style=_STYLES[piece.rule.severity])
+    name = Text(printable(piece.rule.name, 80), style=STYLES[piece.rule.severity])
     console.print(name + Text(f"  {printable(write_rule(piece.rule), 400)}", style="dim"))
     if piece.rule.description:
         console.print(Text(f"  {printable(piece.rule.description, 400)}"))
@@ -121,15 +96,7 @@ def _pair(piece: Violations, rows: dict[str, dict[str, object]]) -> Text:
             cells += [Text(printable(name), style="bold"), Text(printable(rows["s"][name]), style="bold")]
         lines.append(cells)
     lines += [_comparison(predicate, rows) for predicate in piece.rule.predicates]
-    widths = [max(line[at].cell_len for line in lines if at < len(line)) for at in range(max(map(len, lines)))]
-    drawn = []
-    for line in lines:
-        text = Text(" ")
-        for cell, width in zip(line, widths, strict=False):
-            text.append(" ").append(cell).append(" " * (width - cell.cell_len + (cell is not line[-1])))
-        text.rstrip()
-        drawn.append(text)
-    return Text("\n").join(drawn)
+    return aligned(lines)
 
 
 def _comparison(predicate: Predicate, rows: dict[str, dict[str, object]]) -> list[Text]:
@@ -147,17 +114,8 @@ def _comparison(predicate: Predicate, rows: dict[str, dict[str, object]]) -> lis
     cells = [*_operand(left, rows), Text(sign, style="bold"), *_operand(right, rows)]
     if sign == "≠" and len(cells) == 5 and cells[1].plain == cells[4].plain:
         ours, theirs = (rows[side.row][side.name] for side in predicate.columns)
-        cells[1].plain, cells[4].plain = _from_difference(ours, theirs)
+        cells[1].plain, cells[4].plain = from_difference(ours, theirs)
     return [Text("  ") + cells[0], *cells[1:]]
-
-
-def _from_difference(one: object, other: object) -> tuple[str, str]:
-    """Two long values that begin alike, shown from shortly before the place where they differ."""
-    texts = [value if isinstance(value, str) else _plain(value) for value in (one, other)]
-    alike = next((at for at, (ours, theirs) in enumerate(zip(*texts, strict=False)) if ours != theirs), 0)
-    begin = max(0, (alike or min(map(len, texts))) - _WIDTH // 4)
-    ours, theirs = (("…" if begin else "") + printable(text[begin:], _WIDTH - 1) for text in texts)
-    return ours, theirs
 
 
 def _operand(side: Column | Constant, rows: dict[str, dict[str, object]]) -> tuple[Text, ...]:

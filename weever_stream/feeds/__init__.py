@@ -1,1 +1,54 @@
-"""Feeds: every source of changes as one kind of streaming DataFrame (see `changes`)."""
+"""Feeds: every source of changes as one kind of streaming DataFrame (see `changes`).
+
+`open_feed` looks at the source at once, so that a missing table, a table without a change feed or an undeclared column
+is an error before a stream is started. `Feed.changes` costs nothing until the stream runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from weever_stream.job.options import DeltaSource, FilesSource, KafkaSource
+    from weever_stream.rules.types import ColumnType
+
+__all__ = ["Feed", "open_feed"]
+
+
+class Feed(Protocol):
+    """A source of changes."""
+
+    @property
+    def schema(self) -> dict[str, ColumnType | str]:
+        """The table's columns with their types; the spelling of a type that rules cannot compare."""
+        ...
+
+    def changes(self, names: Sequence[str]) -> DataFrame:
+        """A streaming change frame with exactly these columns and `changes.CONTROL`."""
+        ...
+
+
+def open_feed(
+    spark: SparkSession,
+    source: DeltaSource | KafkaSource | FilesSource,
+    key: Sequence[str],
+    columns: Mapping[str, ColumnType],
+    *,
+    tracking: str | None = None,
+) -> Feed:
+    """The feed of a source. `columns` are declared types; `tracking` is a folder below the checkpoint (see `delta`)."""
+    if source.kind == "delta":
+        from weever_stream.feeds.delta import DeltaFeed
+
+        return DeltaFeed(spark, source, key, columns, tracking)
+    if source.kind == "kafka":
+        from weever_stream.feeds.kafka import KafkaFeed
+
+        return KafkaFeed(spark, source, key, columns)
+    from weever_stream.feeds.files import FilesFeed
+
+    return FilesFeed(spark, source, key, columns)

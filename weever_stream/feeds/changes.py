@@ -27,6 +27,7 @@ __all__ = [
     "RECORD",
     "REJECT",
     "SEQUENCE",
+    "WORDS",
 ]
 
 CHANGE, SEQUENCE = "_weever_change", "_weever_sequence"
@@ -45,3 +46,12 @@ CLEAR = 4
 """All rows with a smaller sequence go. Key columns are null."""
 REJECT = 5
 """A record that cannot be read; only the control columns count."""
+
+WORDS = {
+    "insert": PUT,
+    "update_postimage": PUT,
+    "update_preimage": DROP,
+    "delete": DROP_ANYWHERE,
+    "upsert": PUT_ANYWHERE,
+}
+"""What `_change_type` may say in files and frames of changes. A delete may hold only its key."""

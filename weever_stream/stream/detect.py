@@ -9,18 +9,19 @@ removed and added in the same batch. `net` sets them off inside `foreachBatch`; 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from weever_stream.detect.violations import OUTPUT_SCHEMA
 from weever_stream.errors import DataError, did_you_mean
-from weever_stream.feeds.changes import CONTROL
+from weever_stream.feeds.changes import CONTROL, WORDS
 from weever_stream.rules.types import ColumnType
 from weever_stream.state.store import StoreOptions
 from weever_stream.stream.operator import DELTAS, OUTPUT, ROUTED, STATE, router, unpacker, worker
-from weever_stream.stream.setup import Setup, stored_schema
+from weever_stream.stream.setup import Setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -52,14 +53,14 @@ def detect(
     `store` is a folder for run files, best beside the checkpoint of the query; it belongs to that query alone.
     """
     from weever_stream.detect.detector import rule_file
-    from weever_stream.feeds.files import decoded
+    from weever_stream.feeds.delta import read_commits
     from weever_stream.feeds.types import schema_of_spark
 
     file = rule_file(rules)
     names = (key,) if isinstance(key, str) else tuple(key or file.key)
     found = file.schema(schema_of_spark(changes.schema))
     columns = needed(file, names)
-    frame = decoded(changes, names, columns, file.columns)
+    frame = read_commits(changes, columns, names, schema_of_spark(changes.schema), file.columns, WORDS)
     setup = setup_for(
         file,
         names,
@@ -93,13 +94,25 @@ def setup_for(
             problem = f"is of type {kind}, which cannot be compared" if kind else "is not a column"
             raise DataError(f"the key {name} {problem}", hint=did_you_mean(name, found))
         types.append((name, kind))
-    kept = [name for name in frame.columns if name not in CONTROL]
-    columns = stored_schema(to_arrow_schema(frame.select([F.col(_quoted(name)) for name in kept]).schema))
+    kept = [(name, kind) for name, kind in frame.dtypes if name not in CONTROL]
+    columns = pa.schema([(name, _stored(kind)) for name, kind in kept])
     return Setup(rules=file.bind(found), key=tuple(types), columns=columns, store=store, **options)  # type: ignore[arg-type]
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+_STORED = {
+    "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
+    "float": pa.float32(), "double": pa.float64(), "date": pa.date32(), "string": pa.string(),
+    "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
+}  # fmt: skip
+
+
+def _stored(kind: str) -> pa.DataType:
+    """The Arrow type in which a column of a Spark type is stored: instants in UTC whatever the session's zone."""
+    if decimal := re.fullmatch(r"decimal\((\d+),(\d+)\)", kind):
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    if re.match(r"(var)?char\(", kind):
+        return pa.string()
+    return pa.duration("us") if kind.startswith("interval ") else _STORED[kind]
 
 
 def applied(frame: DataFrame, setup: Setup) -> DataFrame:

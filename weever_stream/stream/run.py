@@ -90,7 +90,8 @@ def start(
 def set_up(spark: SparkSession, job: Job) -> tuple[Setup, Any]:
     """The setup of a job, and the change frame of its feed."""
     file = job.file
-    feed = open_feed(spark, job.source, file.key, file.columns)
+    tracking = f"{folder(job.state.checkpoint)}/schema"
+    feed = open_feed(spark, job.source, file.key, file.columns, tracking=tracking)
     frame = feed.changes(needed(file, file.key))
     setup = setup_for(
         file,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weever_stream.rules.bind import BoundRule
     from weever_stream.state.store import StoreOptions
 
-__all__ = ["Setup", "stored_schema"]
+__all__ = ["Setup"]
 
 _ROLES = pa.schema([(LEFT, pa.bool_()), (RIGHT, pa.bool_())])
 
@@ -66,14 +66,3 @@ class Setup:
     def __getstate__(self) -> dict[str, object]:
         """Without what is derived."""
         return {name: value for name, value in vars(self).items() if name not in ("families", "identity")}
-
-
-def stored_schema(found: pa.Schema) -> pa.Schema:
-    """The types in which columns are stored: instants in UTC whatever the session's zone, texts with 32-bit offsets."""
-    return pa.schema([(field.name, _stored(field.type)) for field in found])
-
-
-def _stored(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return pa.timestamp(kind.unit, "UTC")
-    return pa.string() if pa.types.is_large_string(kind) else kind

@@ -1,0 +1,351 @@
+"""The stream on Spark: against a join with the whole table, at ten times the rows, loading a snapshot, one row a batch.
+
+    python -m benchmarks.stream                    all parts at full size (some 40 minutes on two cores)
+    python -m benchmarks.stream against growth     some of them; --rows 100000 for a smaller table
+
+Every measurement is a fresh process with a Spark session of its own. CPU is that of the whole tree of processes
+(Python, the JVM, Python workers), start of the session aside; wall times are told beside it, because a trigger is
+waited for, and judged only as a ratio within this run. Changes come as Parquet files of a folder, one file a batch;
+what a batch finds is written out in full to Spark's `noop` sink, on both sides.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks import workloads
+from benchmarks.children import call, say
+from benchmarks.results import Line, save, show
+from benchmarks.workloads import RULES
+
+__all__ = ["main"]
+
+_BATCH = 10_000
+_WARM = 3
+"""Batches that are not counted: the JVM compiles, files are read for the first time."""
+_MASTER = "local[2,4]"
+_FOUR = ("phi7", "phi8", "phi9", "phi10")
+_TARGETS = {"against": 10.0, "growth": 1.3, "snapshot": 25.0}
+
+
+def cpu() -> float:
+    """CPU seconds of this process and all below it, also of those that have ended."""
+    me = psutil.Process()
+    total = 0.0
+    for process in (me, *me.children(recursive=True)):
+        try:
+            total += sum(process.cpu_times()[:4])
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+class Folder:
+    """Change files of one table: its first rows, then batches of the following ones."""
+
+    def __init__(self, root: Path, table: pa.Table) -> None:
+        self.root, self.table, self.at = root, table, 0
+        root.mkdir(parents=True)
+
+    def add(self, rows: int) -> pa.Table:
+        """One file with the next rows, as inserts."""
+        some = self.table.slice(self.at, rows)
+        changes = some.append_column("_change_type", pa.array(["insert"] * len(some)))
+        changes = changes.append_column("_commit_version", pa.array([self.at] * len(some), pa.int64()))
+        beside = self.root.parent / "next.parquet"
+        pq.write_table(changes, beside)
+        beside.rename(self.root / f"{self.at:09d}.parquet")
+        self.at += rows
+        return some
+
+
+class _Noop:
+    """A sink that has every violation written out, and keeps nothing."""
+
+    def write(self, batch: Any) -> None:
+        if batch.added or batch.removed:
+            batch.deltas.write.format("noop").mode("overwrite").save()
+
+
+def _rules(names: Iterable[str]) -> str:
+    return "".join(f"  - {{name: {name}, deny: '{RULES[name].deny}'}}\n" for name in names)
+
+
+def _job(root: Path, names: Iterable[str], source: str, shards: int) -> Any:
+    from weever_stream.job.job import job_of
+    from weever_stream.rules import read_rules_text
+
+    text = (
+        f"table: rows\nkey: id\nrules:\n{_rules(names)}source: {source}\n"
+        f"sinks: [{{kind: files, path: '{root}/unused'}}]\n"
+        f"state: {{checkpoint: '{root}/checkpoint', shards: {shards}}}\n"
+    )
+    return job_of(read_rules_text(text))
+
+
+def _started(kinds: Iterable[str], settings: Mapping[str, str] | None = None) -> Any:
+    import weever_stream.detect.shard  # noqa: F401 - the kernels are compiled before anything is measured
+    from weever_stream.stream.session import session
+
+    return session(kinds, master=_MASTER, conf={"spark.driver.memory": "4g", **(settings or {})})
+
+
+def _query(spark: Any, job: Any, reports: list[Any], every: str = "0 ms") -> Any:
+    from weever_stream.stream import run
+
+    # Only what the engine finds is to be measured: no sink of ours, the deltas are written out to nowhere.
+    before = run.open_sinks
+    run.open_sinks = lambda *_, **__: []  # type: ignore[assignment]
+    try:
+        return run.start(spark, job, reports.append, every=every, also=[_Noop()]).query
+    finally:
+        run.open_sinks = before
+
+
+def _until(reports: list[Any], seen: int, query: Any) -> None:
+    while len(reports) <= seen:
+        if not query.isActive:
+            raise RuntimeError(f"the query ended: {query.exception()}")
+        time.sleep(0.01)
+
+
+def ours(
+    rules: list[str],
+    rows: int,
+    batches: int,
+    size: int = _BATCH,
+    shards: int = 4,
+    settings: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """In a child: `rows` rows in state, then batches; of each its CPU, its time, and that inside the shards."""
+    root = Path(tempfile.mkdtemp(prefix="weever-stream-"))
+    try:
+        needed = ["id", *dict.fromkeys(column for rule in rules for column in RULES[rule].columns)]
+        spark = _started([], settings)
+        whole = rows + (batches + _WARM) * size
+        folder = Folder(root / "changes", workloads.table(RULES[rules[0]].table, whole, needed))
+        folder.add(rows)
+        source = f"{{kind: files, path: '{folder.root}', format: parquet, remember_drops: 0}}"
+        reports: list[Any] = []
+        query = _query(spark, _job(root, rules, source, shards), reports)
+        _until(reports, 0, query)
+        records = []
+        for number in range(batches + _WARM):
+            began, wall = cpu(), time.perf_counter()
+            folder.add(size)
+            _until(reports, number + 1, query)
+            took = time.perf_counter() - wall
+            report = reports[number + 1]
+            records.append({"cpu": cpu() - began, "wall": took, "shards": report.shard_seconds, "pairs": report.added})
+        query.stop()
+        return {"batches": records[_WARM:], "pairs": sum(report.added for report in reports)}
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def join(rule: str, rows: int, batches: int) -> dict[str, Any]:
+    """In a child: what a Spark user writes today, `foreachBatch` with a join of the batch and the whole Delta table."""
+    from pyspark.sql import functions as F
+
+    root = Path(tempfile.mkdtemp(prefix="weever-join-"))
+    try:
+        work, spark = RULES[rule], _started(["delta"])
+        folder = Folder(
+            root / "changes", workloads.table(work.table, rows + (batches + _WARM) * _BATCH, ["id", *work.columns])
+        )
+        held = str(root / "table")
+        folder.add(rows)
+        spark.read.parquet(str(folder.root)).drop("_change_type", "_commit_version").write.format("delta").save(held)
+        first = next(folder.root.iterdir())
+        schema = spark.read.parquet(str(first)).schema
+        first.unlink()
+        done: list[int] = []
+
+        def follow(batch: Any, _: int) -> None:
+            new = batch.drop("_change_type", "_commit_version").persist()
+            old = spark.read.format("delta").load(held)
+            version = spark.sql(f"DESCRIBE HISTORY delta.`{held}` LIMIT 1").collect()[0].version
+            old = spark.read.format("delta").option("versionAsOf", version).load(held)
+            on = " and ".join(f"t.{left} {op} s.{right}" for left, op, right in work.predicates)
+            pairs = new.alias("t").join(old.alias("s"), F.expr(on))
+            within = F.expr(f"t.id {'<' if work.symmetric else '<>'} s.id and {on}")
+            pairs = pairs.union(new.alias("t").join(new.alias("s"), within))
+            if not work.symmetric:
+                pairs = pairs.union(old.alias("t").join(new.alias("s"), F.expr(on)))
+            pairs.persist().write.format("noop").mode("overwrite").save()
+            done.append(pairs.count())
+            new.write.format("delta").mode("append").save(held)
+            pairs.unpersist()
+            new.unpersist()
+
+        query = (
+            spark.readStream.schema(schema).parquet(str(folder.root)).writeStream.foreachBatch(follow)
+            .option("checkpointLocation", str(root / "checkpoint")).start()
+        )  # fmt: skip
+        records = []
+        for number in range(batches + _WARM):
+            began, wall = cpu(), time.perf_counter()
+            folder.add(_BATCH)
+            _until(done, number, query)
+            records.append({"cpu": cpu() - began, "wall": time.perf_counter() - wall, "pairs": done[number]})
+        query.stop()
+        return {"batches": records[_WARM:]}
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def snapshot(rows: int, shards: int = 4, written: bool = True) -> dict[str, Any]:
+    """In a child: the first batch over a Delta table, four rules; CPU beyond the start of the session."""
+    from deltalake import write_deltalake
+
+    root = Path(tempfile.mkdtemp(prefix="weever-snapshot-"))
+    try:
+        needed = ["id", *dict.fromkeys(column for rule in _FOUR for column in RULES[rule].columns)]
+        table = workloads.table("tax", rows, needed)
+        write_deltalake(str(root / "table"), table, configuration={"delta.enableChangeDataFeed": "true"})
+        spark = _started(["delta"])
+        spark.range(1).count()
+        reports: list[Any] = []
+        before, wall = _by_kind(), time.perf_counter()
+        job = _job(root, _FOUR, f"{{kind: delta, path: '{root}/table'}}", shards)
+        if not written:
+            _Noop.write = lambda self, batch: None  # type: ignore[method-assign]
+        query = _query(spark, job, reports)
+        _until(reports, 0, query)
+        took, after = time.perf_counter() - wall, _by_kind()
+        query.stop()
+        spent = {kind: after[kind] - before.get(kind, 0.0) for kind in after}
+        return {
+            "cpu": sum(spent.values()), "by": spent, "wall": took, "shards": reports[0].shard_seconds,
+            "pairs": reports[0].added,
+        }  # fmt: skip
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _by_kind() -> dict[str, float]:
+    """CPU seconds of the driver, the JVM and the Python workers."""
+    me = psutil.Process()
+    spent = {"driver": sum(me.cpu_times()[:2]), "jvm": 0.0, "workers": 0.0}
+    for process in me.children(recursive=True):
+        try:
+            java = "java" in process.name()
+            spent["jvm" if java else "workers"] += sum(process.cpu_times()[: 2 if java else 4])
+        except psutil.NoSuchProcess:
+            continue
+    return spent
+
+
+def _median(records: Iterable[Mapping[str, float]], name: str) -> float:
+    return statistics.median(record[name] for record in records)
+
+
+def _against(rows: int) -> list[Line]:
+    records, lines = [], []
+    for rule in ("phi8", "phi10"):
+        say(f"{rule}: {rows:,} rows in state, batches of {_BATCH:,}")
+        mine, other = (
+            call("stream.ours", rules=[rule], rows=rows, batches=8),
+            call("stream.join", rule=rule, rows=rows, batches=5),
+        )
+        pairs = [[one["pairs"] for one in side["batches"]][:5] for side in (mine, other)]
+        if pairs[0] != pairs[1]:
+            raise RuntimeError(f"{rule}: the stream found {pairs[0]} pairs and the join {pairs[1]}")
+        records.append({"rule": rule, "rows": rows, "ours": mine["batches"], "join": other["batches"]})
+        ratio = _median(other["batches"], "cpu") / _median(mine["batches"], "cpu")
+        lines.append(Line(f"{rule}: join / stream, CPU a batch", "times", _TARGETS["against"], ratio, at_most=False))
+        lines.append(Line(f"{rule}: stream, CPU a batch", "s", None, _median(mine["batches"], "cpu")))
+        lines.append(Line(f"{rule}: stream, share of shards in a batch", "", None, _share(mine["batches"])))
+    save("stream-against", records)
+    return lines
+
+
+def _share(batches: Iterable[Mapping[str, float]]) -> float:
+    """Time inside the shards, of two that work at once, against the time of the trigger."""
+    return statistics.median(one["shards"] / 2 / one["wall"] for one in batches)
+
+
+def _growth(rows: int) -> list[Line]:
+    say(f"phi8 at {rows // 2:,} and {5 * rows:,} rows in state")
+    few = call("stream.ours", rules=["phi8"], rows=rows // 2, batches=12)
+    many = call("stream.ours", rules=["phi8"], rows=5 * rows, batches=12)
+    save(
+        "stream-growth",
+        [{"rows": rows // 2, "batches": few["batches"]}, {"rows": 5 * rows, "batches": many["batches"]}],
+    )
+    lines = []
+    for name, part, target in (("time", "wall", _TARGETS["growth"]), ("CPU", "cpu", None), ("shards", "shards", None)):
+        ratio = _median(many["batches"], part) / _median(few["batches"], part)
+        lines.append(Line(f"{name} of a batch at ten times the rows", "times", target, ratio))
+    return lines
+
+
+def _snapshot(rows: int) -> list[Line]:
+    say(f"the snapshot of {rows:,} rows under four rules")
+    records = [call("stream.snapshot", rows=rows, written=written) | {"written": written} for written in (True, False)]
+    save("stream-snapshot", records)
+    whole, kept = records
+    lines = [Line("snapshot, four rules, pairs written out", "CPU s", _TARGETS["snapshot"], whole["cpu"])]
+    lines += [Line(f"  of it {kind}", "CPU s", None, spent) for kind, spent in whole["by"].items()]
+    return [*lines, Line("snapshot, four rules, pairs found and kept packed", "CPU s", None, kept["cpu"])]
+
+
+_SETTINGS: dict[str, dict[str, str]] = {
+    "as weever sets them": {},
+    "one shuffle partition": {"spark.sql.shuffle.partitions": "1"},
+    "eight shuffle partitions": {"spark.sql.shuffle.partitions": "8"},
+    "adaptive plans on": {"spark.sql.adaptive.enabled": "true"},
+    "state in the heap (HDFS provider)": {
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+        )
+    },
+    "new Python workers for every task": {"spark.python.worker.reuse": "false"},
+}
+
+
+def _fixed(rows: int) -> list[Line]:
+    records, lines = [], []
+    for name, settings in _SETTINGS.items():
+        say(f"one row a batch: {name}")
+        found = call("stream.ours", rules=["phi8"], rows=10_000, batches=12, size=1, settings=settings)
+        records.append({"settings": name, "batches": found["batches"]})
+        lines.append(Line(f"one row a batch, {name}", "s", None, _median(found["batches"], "wall")))
+        lines.append(Line(f"one row a batch, {name}", "CPU s", None, _median(found["batches"], "cpu")))
+    save("stream-fixed", records)
+    return lines
+
+
+PARTS: dict[str, Callable[[int], list[Line]]] = {
+    "against": _against,
+    "growth": _growth,
+    "snapshot": _snapshot,
+    "fixed": _fixed,
+}
+
+
+def main() -> None:
+    """The command."""
+    options = ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[], help="all of them if none is named")
+    options.add_argument("--rows", type=int, default=1_000_000)
+    asked = options.parse_args()
+    lines: list[Line] = []
+    for part in asked.parts or PARTS:
+        lines += PARTS[part](asked.rows)
+    show("the stream", lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""`weever violations` over tables and files that sinks left, without Spark.
+
+Catches an open set that is not what the tables say, exit codes, and messages that leave people alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import CommitProperties, write_deltalake
+
+from weever_stream.cli import run
+from weever_stream.detect.identity import violation_id
+
+BEGIN = datetime(2026, 3, 8, 6, 59, tzinfo=timezone.utc)
+JOB = """
+table: packages
+key: id
+rules:
+  - name: zip_city
+    fd: zip -> city
+  - name: price
+    deny: t.price < 0
+    severity: warning
+  - name: never
+    unique: [id]
+sinks:
+  - {kind: kafka, servers: "${env:NOBODY_HAS_SET_THIS}", topic: t}
+  - {kind: KIND, path: "${env:LAKE}/found"}
+"""
+TIME = pa.timestamp("us", "UTC")
+
+
+def row(batch: int, change: str, rule: str, left: str, right: str | None, severity: str = "error") -> dict[str, Any]:
+    return {
+        "rule": rule,
+        "rule_fingerprint": "f",
+        "severity": severity,
+        "change": change,
+        "violation_id": violation_id(rule, left, right),
+        "left_key": left,
+        "right_key": right,
+        "left_values": json.dumps({"zip": "1", "city": f"[red]Li\x1bma {left}"}),
+        "right_values": None if right is None else json.dumps({"zip": "1", "city": "Cusco"}),
+        "source_position": json.dumps({"version": batch}),
+        "batch_id": batch,
+        "detected_at": BEGIN + timedelta(hours=batch),
+    }
+
+
+LOG = [
+    row(0, "added", "zip_city", "1", "2"),
+    row(0, "added", "zip_city", "1", "3"),
+    row(1, "removed", "zip_city", "1", "2"),
+    row(1, "added", "price", "7", None, "warning"),
+    row(2, "added", "zip_city", "1", "2"),
+]
+ALL_FIXED = [
+    row(3, "removed", "zip_city", "1", "2"),
+    row(3, "removed", "zip_city", "1", "3"),
+    row(3, "removed", "price", "7", None, "warning"),
+]
+SCHEMA = pa.schema([(name, {"batch_id": pa.int64(), "detected_at": TIME}.get(name, pa.string())) for name in LOG[0]])
+
+
+def open_of(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for event in log:
+        if event["change"] == "added":
+            found[event["violation_id"]] = event
+        else:
+            del found[event["violation_id"]]
+    return list(found.values())
+
+
+def lay(kind: str, path: Path, log: list[dict[str, Any]]) -> None:
+    """Writes what the sink of a kind would have left."""
+    if kind.startswith("delta"):
+        said = {"userMetadata": json.dumps({"query_id": "q", "batch_id": 2, "source_position": '{"version": 2}'})}
+        commit = CommitProperties(custom_metadata=said)
+        table = pa.Table.from_pylist(open_of(log), SCHEMA).drop_columns("change")
+        names = ["opened_at" if name == "detected_at" else name for name in table.column_names]
+        if kind != "delta, log only":
+            write_deltalake(
+                str(path / "open"), table.rename_columns(names), partition_by=["rule"], commit_properties=commit
+            )
+        if kind != "delta, open only":
+            write_deltalake(str(path / "log"), pa.Table.from_pylist(log, SCHEMA), commit_properties=commit)
+        return
+    for batch in {event["batch_id"] for event in log}:
+        folder = path / f"batch_id={batch}"
+        folder.mkdir(parents=True)
+        events = [
+            {name: item for name, item in event.items() if name != "batch_id"}
+            for event in log
+            if event["batch_id"] == batch
+        ]
+        if kind == "parquet":
+            pq.write_table(pa.Table.from_pylist(events, SCHEMA.remove(10)), folder / "part-0.parquet")
+        else:
+            for event in events:
+                event["detected_at"] = event["detected_at"].strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            (folder / "part-0.json").write_text("".join(json.dumps(event) + "\n" for event in events))
+        (folder / "_SUCCESS").touch()
+    torn = path / "batch_id=9"
+    torn.mkdir()
+    (torn / "part-0.json").write_text("{")
+
+
+KINDS = ["delta", "delta, log only", "json", "parquet"]
+
+
+@pytest.fixture(params=KINDS)
+def found(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / "found"
+    lay(request.param, path, LOG)
+    return path
+
+
+def out_of(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = run(["violations", *arguments])
+    said = capfd.readouterr()
+    return code, said.out if code < 3 else said.err
+
+
+def test_what_is_open_is_shown_with_its_pairs(found: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out = out_of(capfd, str(found))
+    assert code == 1
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert [line.split() for line in lines if line.startswith(("price  ", "zip_city  "))][:2] == [
+        ["price", "warning", "1"],
+        ["zip_city", "error", "2"],
+    ]
+    assert lines[lines.index("zip_city  error") + 1 :][:5] == [
+        "  2026-03-08 08:59:00Z",
+        "    key     1                   key   2",
+        "      zip   1                =  zip   1",
+        "      city  [red]Li\\x1bma 1  ≠  city  Cusco",
+        "  2026-03-08 06:59:00Z",
+    ]
+    assert "\x1b" not in out
+    assert "3 open, 2 of 2 rules violated" in out
+
+
+def test_json_and_csv_hold_what_is_open(found: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out = out_of(capfd, str(found), "--format", "json")
+    told = json.loads(out)
+    assert code == 1
+    assert [(rule["name"], rule["open"]) for rule in told["rules"]] == [("price", 1), ("zip_city", 2)]
+    expected = {event["violation_id"]: event for event in open_of(LOG)}
+    assert {one["id"] for one in told["violations"]} == set(expected)
+    for one in told["violations"]:
+        event = expected[one["id"]]
+        assert one["left"] == json.loads(event["left_values"])
+        assert one["right_key"] == event["right_key"]
+        assert one["opened_at"] == event["detected_at"].strftime("%Y-%m-%dT%H:%M:%SZ")
+    _, out = out_of(capfd, str(found), "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert {line["violation_id"]: line["left_values"] for line in rows} == {
+        found: event["left_values"] for found, event in expected.items()
+    }
+    assert "change" not in rows[0]
+
+
+def test_the_log_holds_every_change(found: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _, out = out_of(capfd, str(found), "--log", "--format", "csv")
+    rows = [(int(line["batch_id"]), line["change"], line["violation_id"]) for line in csv.DictReader(io.StringIO(out))]
+    assert sorted(rows) == sorted((event["batch_id"], event["change"], event["violation_id"]) for event in LOG)
+    code, out = out_of(capfd, str(found), "--log", "--rule", "zip_city", "--since", "2026-03-08T07:30Z")
+    assert code == 1
+    assert out.count("- fixed") == 1
+    assert out.count("+ violated") == 1
+
+
+def test_a_rule_and_a_limit_choose(found: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out = out_of(capfd, str(found), "--rule", "price")
+    assert code == 2
+    assert "zip_city" not in out
+    code, out = out_of(capfd, str(found), "--limit", "1", "--format", "json")
+    newest = [one["opened_at"] for one in json.loads(out)["violations"] if one["rule"] == "zip_city"]
+    assert newest == ["2026-03-08T08:59:00Z"]
+    _, out = out_of(capfd, str(found), "--limit", "1")
+    assert "zip_city: 1 more; --limit lists more" in out
+    code, out = out_of(capfd, str(found), "--rule", "zipcity")
+    assert code == 3
+    assert "did you mean zip_city?" in out
+
+
+@pytest.mark.parametrize("kind", ["delta", "json"])
+def test_a_job_names_its_sink(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAKE", str(tmp_path))
+    job = tmp_path / "job.yaml"
+    job.write_text(JOB.replace("KIND", "delta" if kind == "delta" else "files"))
+    code, out = out_of(capfd, str(job))
+    assert code == 3
+    assert "nothing has been written to" in out
+    lay(kind, tmp_path / "found", LOG)
+    code, out = out_of(capfd, str(job), "--format", "json")
+    assert code == 1
+    assert [(rule["name"], rule["open"]) for rule in json.loads(out)["rules"]] == [
+        ("zip_city", 2),
+        ("price", 1),
+        ("never", 0),
+    ]
+    _, out = out_of(capfd, str(job))
+    assert "t.zip = s.zip" in out
+
+
+def test_nothing_open_exits_with_0(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for kind in KINDS:
+        lay(kind, tmp_path / kind, LOG + ALL_FIXED)
+        code, out = out_of(capfd, str(tmp_path / kind))
+        assert code == 0
+        assert "nothing is open" in out
+    lay("delta", tmp_path / "empty", [])
+    assert out_of(capfd, str(tmp_path / "empty"))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing"], "nothing has been written to missing yet"),
+        (["missing.yaml"], "missing.yaml cannot be read"),
+        (["other"], "holds neither the tables"),
+        (["open_only", "--log"], "holds no log"),
+        (["open_only/open"], "is one Delta table"),
+        (["foreign"], "is not a table of violations"),
+        (["open_only", "--since", "yesterday"], "is no time"),
+        (["console.yaml"], "has no sink that can be read"),
+    ],
+)
+def test_mistakes_are_told(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lay("delta, open only", Path("open_only"), LOG)
+    write_deltalake("foreign/open", pa.table({"a": [1]}))
+    Path("other").mkdir()
+    Path("other/file.txt").touch()
+    Path("console.yaml").write_text(JOB.partition("  - {kind: KIND")[0])
+    code, out = out_of(capfd, *arguments)
+    assert code == 3
+    assert message in out
+    assert "unexpected" not in out

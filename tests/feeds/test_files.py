@@ -1,0 +1,152 @@
+"""Files of changes: JSON lines, CSV and Parquet, streamed for real."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from weever_stream.errors import DataError
+from weever_stream.feeds import open_feed
+from weever_stream.feeds.changes import DROP, DROP_ANYWHERE, PUT, PUT_ANYWHERE, REJECT
+from weever_stream.job.options import FilesSource
+from weever_stream.rules.types import ColumnType, type_of_name
+
+COLUMNS = {"id": type_of_name("int"), "zip code": type_of_name("string"), "price": type_of_name("decimal(6,2)")}
+KINDS = {"insert": PUT, "update_postimage": PUT, "update_preimage": DROP, "upsert": PUT_ANYWHERE, "delete": DROP_ANYWHERE}
+
+
+def source(path, kind, **options):
+    return FilesSource(kind="files", path=str(path), format=kind, options=options)
+
+
+def streamed(spark, feed, names, folder):
+    """All that is there, as one batch after the other writes it."""
+    query = (
+        feed.changes(names).writeStream.format("parquet").option("path", str(folder / "out"))
+        .option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    )  # fmt: skip
+    query.awaitTermination()
+    return [row.asDict() for row in spark.read.parquet(str(folder / "out")).orderBy("_weever_sequence").collect()]
+
+
+def test_lines_of_json_become_changes(spark, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    feed = open_feed(spark, source(folder, "json"), ["id"], COLUMNS)
+    lines = [
+        {"id": i, "zip code": "0123", "price": 1.5, "_change_type": kind, "_commit_version": i}
+        for i, kind in enumerate(KINDS)
+    ]
+    lines.append({"id": 9, "_change_type": "delete", "_commit_version": 5})
+    text = "\n".join(map(json.dumps, lines)) + "\n\n  \r\n"
+    bad = [
+        ("{broken", "the line is not one JSON document with names given once"),
+        ("[1]", "the line is not a JSON object"),
+        ('{"id": 1, "_change_type": "merge", "_commit_version": 1}', "_change_type is none of "),
+        ('{"id": 1, "_commit_version": 1}', "_change_type is none of "),
+        ('{"id": 1, "_change_type": "insert"}', "_commit_version is missing or not a whole number"),
+        ('{"id": 1, "_change_type": "insert", "_commit_version": 1.5}', "_commit_version is missing or not"),
+        ('{"id": 1, "_change_type": "insert", "_commit_version": -1}', "the sequence is negative or too large"),
+        ('{"id": 1, "_change_type": "insert", "_commit_version": 4611686018427387904}', "the sequence is negative"),
+        ('{"price": 1, "_change_type": "insert", "_commit_version": 1}', "key column id is null or missing"),
+        ('{"id": 1, "price": 1.234, "_change_type": "insert", "_commit_version": 1}', "column price: the value is not"),
+    ]
+    (folder / "a b.json").write_text(text + "\n".join(line for line, _ in bad))
+    rows = streamed(spark, feed, ["id", "zip code", "price"], tmp_path)
+    good = [row for row in rows if row["_weever_change"] != REJECT]
+    assert [(row["id"], row["_weever_change"]) for row in good] == [*enumerate(KINDS.values()), (9, DROP_ANYWHERE)]
+    assert [row["zip code"] for row in good] == ["0123"] * 5 + [None]
+    rejects = {row["_weever_record"]: row for row in rows if row["_weever_change"] == REJECT}
+    assert all(rejects[line]["_weever_reason"].startswith(reason) for line, reason in bad)
+    assert len(rejects) == len(bad)
+    assert {json.loads(row["_weever_origin"])["file"].rpartition("/")[2] for row in rejects.values()} == {"a%20b.json"}
+
+
+def test_cells_of_csv_become_changes_by_their_header(spark, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "1.csv").write_text(
+        '_commit_version,zip code,id,more,_change_type,price\n'
+        '1,0123,1,x,insert,1.50\n'
+        '2,,2,"a\nb",upsert,\n'
+    )  # fmt: skip
+    (folder / "2.csv").write_text(
+        "_commit_version,zip code,id,more,_change_type,price\n3,,3,,delete,\n4,x,4,x\n5,x,5,x,insert,1,2\n6,x,a,x,insert,1\n"
+    )
+    feed = open_feed(spark, source(folder, "csv", multiLine="true"), ["id"], COLUMNS)
+    assert set(feed.schema) == set(COLUMNS)
+    rows = streamed(spark, feed, ["id", "zip code"], tmp_path)
+    by_id = {row["id"]: row for row in rows if row["_weever_change"] != REJECT}
+    assert {key: (row["_weever_change"], row["zip code"]) for key, row in by_id.items()} == {
+        1: (PUT, "0123"), 2: (PUT_ANYWHERE, None), 3: (DROP_ANYWHERE, None),
+    }  # fmt: skip
+    rejects = sorted(row["_weever_reason"] for row in rows if row["_weever_change"] == REJECT)
+    assert rejects == ["column id: the value is not a bigint", *["the line has more or fewer cells than the header"] * 2]
+    assert {row["_weever_record"] for row in rows} == {None, "4,x,4,x", "5,x,5,x,insert,1,2"}
+
+
+def test_a_csv_file_with_another_header_stops_the_stream(spark, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "1.csv").write_text("id,zip code,price,_change_type,_commit_version\n1,a,1,insert,1\n")
+    feed = open_feed(spark, source(folder, "csv"), ["id"], COLUMNS)
+    (folder / "2.csv").write_text("zip code,id,price,_change_type,_commit_version\na,1,1,insert,1\n")
+    with pytest.raises(Exception, match=r"2\.csv"):
+        streamed(spark, feed, ["id"], tmp_path)
+
+
+def test_parquet_keeps_its_types_and_takes_declared_ones(spark, tmp_path):
+    folder, names = tmp_path / "in", ["id", "a.b", "price", "file"]
+    frame = spark.sql(
+        "select 1 id, 'x' `a.b`, cast(1.25 as double) price, 'f' file, 'insert' _change_type, 7L _commit_version "
+        "union all select 2, 'y', 1.239, 'f', 'delete', 8L union all select 3, 'y', 1.239, 'f', 'insert', 9L"
+    )
+    frame.coalesce(1).write.parquet(str(folder))
+    feed = open_feed(spark, source(folder, "parquet"), ["id"], {"price": type_of_name("decimal(6,2)")})
+    assert feed.schema == {
+        "id": ColumnType("integer"), "a.b": ColumnType("string"), "price": ColumnType("decimal", 6, 2),
+        "file": ColumnType("string"),
+    }  # fmt: skip
+    rows = streamed(spark, feed, names, tmp_path)
+    assert [(row["id"], row["a.b"], row["_weever_change"]) for row in rows] == [
+        (1, "x", PUT), (2, "y", DROP_ANYWHERE), (3, "y", REJECT),
+    ]  # fmt: skip
+    assert rows[2]["_weever_reason"] == "column price: the value is not a decimal(6,2)"
+    assert json.loads(rows[2]["_weever_origin"])["file"].endswith(".parquet")
+
+
+def test_a_broken_parquet_file_stops_the_stream_and_is_named(spark, tmp_path):
+    folder = tmp_path / "in"
+    spark.sql("select 1 id, 'insert' _change_type, 7L _commit_version").write.parquet(str(folder))
+    feed = open_feed(spark, source(folder, "parquet"), ["id"], {})
+    (folder / "broken.parquet").write_bytes(b"PAR1 no footer")
+    with pytest.raises(Exception, match=r"broken\.parquet"):
+        streamed(spark, feed, ["id"], tmp_path)
+
+
+def test_a_folder_that_tells_nothing_is_refused(spark, tmp_path):
+    for kind in ("json", "csv", "parquet"):
+        with pytest.raises(DataError, match="nothing tells the columns"):
+            open_feed(spark, source(tmp_path, kind), ["id"], {})
+    with pytest.raises(DataError, match="there is no folder"):
+        open_feed(spark, source(tmp_path / "none", "json"), ["id"], COLUMNS)
+
+
+def test_files_without_versions_are_refused(spark, tmp_path):
+    (tmp_path / "json").mkdir()
+    (tmp_path / "json" / "1.json").write_text('{"id": 1}\n{"id": 2}\n')
+    (tmp_path / "csv").mkdir()
+    (tmp_path / "csv" / "1.csv").write_text("id,zip code,price,_change_type\n1,2,3,insert\n")
+    for kind in ("json", "csv"):
+        with pytest.raises(DataError, match="_commit_version"):
+            open_feed(spark, source(tmp_path / kind, kind), ["id"], COLUMNS)
+
+
+def test_columns_that_are_not_there_are_refused_by_name(spark, tmp_path):
+    feed = open_feed(spark, source(tmp_path, "json"), ["id"], COLUMNS)
+    with pytest.raises(DataError, match="has no column zipcode") as error:
+        feed.changes(["zipcode"])
+    assert "zip code" in (error.value.hint or "")
+    with pytest.raises(DataError, match="has no column key"):
+        open_feed(spark, source(tmp_path, "json"), ["key"], COLUMNS)

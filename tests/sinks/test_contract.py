@@ -1,0 +1,110 @@
+"""What every sink keeps: its content is that of the story so far, also when a batch is written again.
+
+Catches a sink that loses or doubles something on replay, mixes up rules, or does not survive what values look like.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sinks.batches import NASTY, Pair, Story, time_of
+from weever_stream.job.options import DeltaSink, FilesSink
+from weever_stream.sinks import Sink, open_dead_letters, open_sinks
+
+A, B, C = Pair("zip_city", "1", "2"), Pair("zip_city", "1", "3"), Pair("price", "7", None, "warning")
+NASTY_PAIR = Pair('it\'s "ß" = 漢/字 %', NASTY, f"{NASTY}!", city=NASTY)
+
+
+class Written:
+    """A sink and how to read back what it holds."""
+
+    def __init__(self, spark: Any, path: Path, kind: str) -> None:
+        self.spark, self.path, self.kind = spark, str(path / "viol ations"), kind
+
+    def sink(self) -> Sink:
+        if self.kind == "delta":
+            options: Any = DeltaSink(kind="delta", path=self.path)
+        else:
+            options = FilesSink(kind="files", path=self.path, format=self.kind)
+        return open_sinks(self.spark, [options])[0]
+
+    def log(self) -> list[Any]:
+        if self.kind == "delta":
+            return list(self.spark.read.format("delta").load(f"{self.path}/log").collect())
+        if not Path(self.path).exists():
+            return []
+        return list(self.spark.read.format(self.kind).load(self.path).collect())
+
+
+@pytest.fixture(params=["delta", "json", "parquet"])
+def written(spark: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Written]:
+    return Written(spark, tmp_path, request.param)
+
+
+def check(written: Written, story: Story) -> None:
+    """The log is the story's, and summed it is what is open; `open` says the same."""
+    log = written.log()
+    assert sorted((row.batch_id, row.change, row.violation_id) for row in log) == sorted(story.log)
+    sums: dict[str, int] = {}
+    for row in log:
+        sums[row.violation_id] = sums.get(row.violation_id, 0) + (1 if row.change == "added" else -1)
+    assert {found for found, total in sums.items() if total} == set(story.open)
+    for row in log:
+        if row.violation_id in story.open and row.batch_id == story.opened[row.violation_id]:
+            pair = story.open[row.violation_id]
+            assert (row.rule, row.severity, row.left_key, row.right_key) == (
+                pair.rule,
+                pair.severity,
+                pair.left,
+                pair.right,
+            )
+            assert json.loads(row.left_values)["city"] == pair.city
+            assert (row.right_values is None) == (pair.right is None)
+    if written.kind == "delta":
+        rows = written.spark.read.format("delta").load(f"{written.path}/open").collect()
+        assert sorted(row.violation_id for row in rows) == sorted(story.open)
+        instants = {row.violation_id: row.opened_at.astimezone() for row in rows}
+        assert instants == {found: time_of(number).astimezone() for found, number in story.opened.items()}
+
+
+def test_a_story_of_batches(written: Written, spark: Any) -> None:
+    story, sink = Story(spark), written.sink()
+    steps = [
+        ([A, B, C, NASTY_PAIR], []),
+        ([], []),
+        ([], [A, C]),
+        ([A, Pair("price", "8")], [B, NASTY_PAIR]),
+        ([C, NASTY_PAIR], []),
+    ]
+    for number, (added, removed) in enumerate(steps):
+        batch = story.batch(number, added, removed)
+        sink.write(batch)
+        if number in (0, 3):
+            check(written, story)
+            written.sink().write(batch)  # after a restart: a new object, the same batch
+    check(written, story)
+
+
+def test_an_empty_batch_writes_nothing(written: Written, spark: Any) -> None:
+    sink = written.sink()
+    sink.write(Story(spark).batch(0))
+    assert written.log() == []
+
+
+@pytest.mark.parametrize("kind", ["delta", "json"])
+def test_rejects_are_written_once(spark: Any, tmp_path: Path, kind: str) -> None:
+    from weever_stream.job.options import Rejects
+
+    path = str(tmp_path / "rejects")
+    chosen = DeltaSink(kind="delta", path=path) if kind == "delta" else None
+    for number in (0, 1, 1):
+        letters = open_dead_letters(spark, Rejects(sink=chosen), path)
+        letters.write(Story(spark).batch(number, rejected=[NASTY, "{"] if number else []))
+    rows = spark.read.format(kind).load(f"{path}/rejects" if kind == "delta" else path).collect()
+    assert sorted(row.record for row in rows) == sorted([NASTY, "{"])
+    assert {(row.reason, row.batch_id) for row in rows} == {("no key", 1)}

@@ -1,0 +1,74 @@
+"""The Kafka sink against a broker: a compacted reading of the topic is the open set, whatever is sent again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.sinks.batches import NASTY, Pair, Story
+from weever_stream.errors import OutputError
+from weever_stream.job.options import KafkaSink, Rejects
+from weever_stream.rules.references import Secret
+from weever_stream.sinks import DELTA_COLUMNS, REJECT_COLUMNS, open_dead_letters, open_sinks
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Any]:
+    servers = pytest.importorskip("tests.stream.servers.kafka")
+    with servers.Broker() as broker:
+        yield broker
+
+
+def last_messages(spark: Any, servers: str, topic: str) -> dict[str, Any]:
+    """What compaction leaves of a topic."""
+    options = {"kafka.bootstrap.servers": servers, "subscribe": topic}
+    rows = spark.read.format("kafka").options(**options).load().orderBy("partition", "offset").collect()
+    last = {row.key.decode(): row.value and json.loads(row.value) for row in rows}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+def test_the_last_messages_are_the_open_set(spark: Any, kafka: Any) -> None:
+    options = KafkaSink(kind="kafka", servers=Secret(kafka.servers), topic=f"t{uuid4().hex}")
+    [sink] = open_sinks(spark, [options])
+    story, one, two, three = Story(spark), Pair("a", "1", "2"), Pair("b", NASTY, NASTY, city=NASTY), Pair("c", "7")
+    for number, (added, removed) in enumerate([([one, two], []), ([], []), ([three], [one]), ([one], [three])]):
+        batch = story.batch(number, added, removed)
+        sink.write(batch)
+        sink.write(batch)
+        found = last_messages(spark, kafka.servers, options.topic)
+        assert set(found) == set(story.open)
+        for key, value in found.items():
+            pair = story.open[key]
+            assert tuple(value) == DELTA_COLUMNS
+            assert (value["rule"], value["left_key"], value["right_key"]) == (pair.rule, pair.left, pair.right)
+            assert json.loads(value["left_values"])["city"] == pair.city
+            assert (
+                value["detected_at"]
+                == f"2026-03-08T0{6 + (story.opened[key] > 1)}:{'59' if story.opened[key] < 2 else '00'}:{(58 + story.opened[key]) % 60:02}.123456Z"
+            )
+
+
+def test_rejects_go_to_a_topic(spark: Any, kafka: Any) -> None:
+    options = KafkaSink(kind="kafka", servers=kafka.servers, topic=f"t{uuid4().hex}")
+    letters = open_dead_letters(spark, Rejects(sink=options), "unused")
+    for _ in range(2):
+        letters.write(Story(spark).batch(0, rejected=["{", NASTY]))
+    found = last_messages(spark, kafka.servers, options.topic)
+    assert [value["record"] for _, value in sorted(found.items())] == ["{", NASTY]
+    assert all(tuple(value) == REJECT_COLUMNS for value in found.values())
+
+
+def test_a_broker_that_is_not_there_is_told(spark: Any) -> None:
+    options = KafkaSink(
+        kind="kafka", servers="127.0.0.1:1", topic="nowhere", options={"kafka.max.block.ms": 500, "kafka.retries": 0}
+    )
+    [sink] = open_sinks(spark, [options])
+    with pytest.raises(OutputError, match="the topic nowhere cannot be written: TimeoutException") as raised:
+        sink.write(Story(spark).batch(0, [Pair("a", "VALUE")]))
+    assert "VALUE" not in raised.value.render()

@@ -1,0 +1,160 @@
+"""`weever violations`: what a running job has found, read from its sink without Spark. See docs/tables.md."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weever_stream.cli.output import is_stdout, opened
+from weever_stream.errors import DataError, RuleError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from weever_stream.rules import RuleFile
+    from weever_stream.sinks.reading import Kept
+
+__all__ = ["Form", "violations"]
+
+_SHOWN = 20
+"""Violations that text shows per rule."""
+_READABLE = ("delta", "files")
+
+
+class Form(str, Enum):
+    """How the outcome is written."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+
+
+def violations(
+    job: Annotated[
+        str, typer.Argument(metavar="JOB_OR_PATH", help="The job's file, or the path of its sink.", show_default=False)
+    ],
+    log: Annotated[bool, typer.Option("--log/--open", help="Every addition and removal, or what is open now.")] = False,
+    rule: Annotated[list[str] | None, typer.Option(help="Only this rule; may be repeated.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only from this time on: 2026-03-01, 2026-03-01T12:00Z, or '2 hours' ago.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help=f"The newest of each rule, at most so many. Text: {_SHOWN}, else all.", show_default=False
+        ),
+    ] = None,
+    form: Annotated[
+        Form, typer.Option("--format", envvar="WEEVER_VIOLATIONS_FORMAT", help="How to write the outcome.")
+    ] = Form.TEXT,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file; - is the terminal.")
+    ] = None,
+) -> None:
+    """Show the violations that a job keeps, by its Delta or files sink.
+
+    Exits with 0 if nothing is open, 1 if violations of severity error or critical are, 2 if only of warning or info, 3
+    if the sink could not be read, and 4 if the outcome could not be written. Only the chosen rules count.
+    """
+    from weever_stream.cli.kept import Found, write_csv, write_json, write_text
+    from weever_stream.sinks.reading import newest, read_sink, selected
+
+    rules, path = _job(job)
+    kept = read_sink(path)
+    names = _chosen(rule, rules, kept)
+    still_open = selected(kept.open_index(), names, None)
+    index = selected(kept.log_index() if log else still_open, names, _time(since))
+    total = index
+    if limit is None and form is Form.TEXT:
+        limit = _SHOWN
+    if limit is not None:
+        index = newest(index, limit)
+    found = Found(kept, rules, names, log, still_open, total, index)
+    write = {Form.TEXT: write_text, Form.JSON: write_json, Form.CSV: write_csv}[form]
+    with opened(output) as out:
+        write(found, out, is_stdout(output))
+    raise typer.Exit(_exit_code(still_open))
+
+
+def _job(job: str) -> tuple[RuleFile | None, str]:
+    """The rules, if a job's file is named, and the path of the sink to read."""
+    if Path(job).suffix.lower() not in (".yaml", ".yml") and not Path(job).is_file():
+        return None, job
+    from weever_stream.rules import read_rules
+
+    rules = read_rules(job)
+    at = next((at for kind in _READABLE for at, sink in enumerate(rules.sinks) if sink.get("kind") == kind), None)
+    if at is None:
+        raise DataError(
+            f"{job} has no sink that can be read: it needs one of kind delta or files",
+            hint="add {kind: delta, path: …} under `sinks`; a topic is read by its own consumers",
+        )
+    # Only what this sink needs is filled in: a password of another one may well be missing here.
+    alone = tuple(sink if place == at else {} for place, sink in enumerate(rules.sinks))
+    resolved = replace(rules, source=None, alerts=(), state=None, sinks=alone).resolve(os.environ)
+    path = _text(resolved.sinks[at].get("path"))
+    if not path:
+        raise RuleError(f"the {rules.sinks[at]['kind']} sink has no `path`")
+    return rules, path
+
+
+def _text(value: Any) -> str | None:
+    from weever_stream.rules.references import Secret
+
+    value = value.reveal() if isinstance(value, Secret) else value
+    return value if isinstance(value, str) else None
+
+
+def _chosen(wanted: list[str] | None, rules: RuleFile | None, kept: Kept) -> list[str] | None:
+    """The rules to show; None for all. A name that neither the job nor the sink knows is a mistake."""
+    if not wanted:
+        return None
+    if rules is not None:
+        return [rule.name for rule in rules.select(wanted).rules]
+    import pyarrow.compute as pc
+
+    index = kept.open_index() if kept.log_rows is None else kept.log_index()
+    known = pc.unique(index["rule"]).to_pylist()
+    found = [name for name in known if any(name == one or name.startswith(f"{one}.") for one in wanted)]
+    for one in wanted:
+        if not any(name == one or name.startswith(f"{one}.") for name in found):
+            from weever_stream.errors import did_you_mean
+
+            hint = (
+                did_you_mean(one, known) or "a rule that was never violated is not in the tables: name the job's file"
+            )
+            raise DataError(f"{kept.path} knows no rule {one}", hint=hint)
+    return found
+
+
+def _time(text: str | None) -> datetime | None:
+    """A time, or a length of time before now. Times without a zone are UTC, as the tables' are."""
+    if text is None:
+        return None
+    from weever_stream.job.options import duration
+
+    try:
+        return datetime.now(timezone.utc) - timedelta(seconds=duration(text))
+    except ValueError:
+        pass
+    try:
+        time = datetime.fromisoformat(text.strip().replace("Z", "+00:00").replace("z", "+00:00"))
+    except ValueError:
+        raise RuleError(
+            f"--since {json.dumps(text)} is no time", hint="write 2026-03-01, 2026-03-01T12:00:00Z or '2 hours'"
+        ) from None
+    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+
+
+def _exit_code(still_open: pa.Table) -> int:
+    import pyarrow.compute as pc
+
+    severities = {*pc.unique(still_open["severity"]).to_pylist()}
+    return 0 if not severities else 1 if severities & {"error", "critical"} else 2

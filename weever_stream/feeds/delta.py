@@ -1,0 +1,121 @@
+"""The change data feed of a Delta table: its snapshot first, as inserts of the version it has, then every change.
+
+The sequence is the version of the commit. Old rows are known (`update_preimage`, `delete`), so drops go where the row
+is. The frame is a projection of the table's own columns: no decoding, no cost beyond reading.
+
+A table with column mapping is streamed safely across renamed and dropped columns only with a schema log
+(`tracking`, a folder below the stream's checkpoint). With one, every change of schema stops the stream once with
+DELTA_STREAMING_METADATA_EVOLUTION, also an added column; started again it goes on. Without one, an added column stops
+it with DELTA_SCHEMA_CHANGED_WITH_VERSION, and started again it goes on too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+from weever_stream.errors import DataError
+from weever_stream.feeds.changes import DROP, PUT
+from weever_stream.feeds.conversion import recast
+from weever_stream.feeds.readings import Reading, Trace, change_frame, changes_by_name, check_names, column
+from weever_stream.feeds.types import schema_of_spark
+from weever_stream.job.options import revealed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from weever_stream.job.options import DeltaSource
+    from weever_stream.rules.types import ColumnType
+
+__all__ = ["DeltaFeed", "read_commits"]
+
+_CHANGES = {"insert": PUT, "update_postimage": PUT, "update_preimage": DROP, "delete": DROP}
+_PROPERTY = "delta.enableChangeDataFeed"
+_MAPPING = "delta.columnMapping.mode"
+
+
+class DeltaFeed:
+    """A Delta table with its change data feed."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        source: DeltaSource,
+        key: Sequence[str],
+        columns: Mapping[str, ColumnType],
+        tracking: str | None = None,
+    ) -> None:
+        if (source.path is None) == (source.table is None):
+            raise DataError("a Delta source needs a path or a table", hint="give one of them, not both")
+        self._spark, self._source, self._key, self._declared, self._tracking = spark, source, key, columns, tracking
+        self._name = source.table or f"delta.`{str(source.path).replace('`', '``')}`"
+        self._properties = self._described()
+        if self._properties.get(_PROPERTY, "false").lower() != "true":
+            raise DataError(
+                f"the change data feed of {source.table or source.path} is off",
+                hint=f"ALTER TABLE {self._name} SET TBLPROPERTIES ({_PROPERTY} = true); "
+                "changes are kept from then on, the snapshot holds what was before",
+            )
+        self._found = schema_of_spark(spark.table(self._name).schema)
+        check_names((*key, *columns), self._found, f"the table {source.table or source.path}")
+
+    @property
+    def schema(self) -> dict[str, ColumnType | str]:
+        """The table's columns, with the declared types in place of their own."""
+        return {**self._found, **self._declared}
+
+    def changes(self, names: Sequence[str]) -> DataFrame:
+        """The streaming change frame."""
+        check_names(names, self._found, f"the table {self._source.table or self._source.path}")
+        reader = self._spark.readStream.format("delta").option("readChangeFeed", "true")
+        if self._source.starting_version is not None:
+            reader = reader.option("startingVersion", str(self._source.starting_version))
+        if self._tracking is not None and self._properties.get(_MAPPING, "none") != "none":
+            reader = reader.option("schemaTrackingLocation", self._tracking)
+        reader = reader.options(**revealed(self._source.options))
+        rows = reader.table(self._source.table) if self._source.table else reader.load(self._source.path)
+        return read_commits(rows, names, self._key, self._found, self._declared)
+
+    def _described(self) -> dict[str, str]:
+        where = self._source.table or self._source.path
+        try:
+            (detail,) = self._spark.sql(f"DESCRIBE DETAIL {self._name}").collect()
+        except AnalysisException as error:
+            raise DataError(
+                f"{where} is not a Delta table that can be read: {error.getCondition() or 'no reason given'}",
+                hint="check the path or the name, and that the session has Delta's extension",
+            ) from None
+        return dict(detail["properties"])
+
+
+def read_commits(
+    rows: DataFrame,
+    names: Sequence[str],
+    key: Sequence[str],
+    found: Mapping[str, ColumnType | str],
+    declared: Mapping[str, ColumnType],
+    changes: Mapping[str, int] = _CHANGES,
+    origin: Mapping[str, Column] | None = None,
+) -> DataFrame:
+    """The change frame of typed rows with `_change_type` and `_commit_version`."""
+    trace = Trace(origin or {"version": column("_commit_version")}, F.lit(None).cast("string"))
+    readings = []
+    for name in dict.fromkeys((*key, *names)):
+        value, wanted = column(name), declared.get(name)
+        if wanted is None or found[name] == wanted:
+            readings.append(Reading(name, value))
+        else:
+            readings.append(Reading(name, recast(value, found[name], wanted, name), wanted, value.isNotNull()))
+    return change_frame(
+        rows,
+        readings,
+        key,
+        names=names,
+        change=changes_by_name(column("_change_type"), changes),
+        sequence=column("_commit_version"),
+        trace=trace,
+    )

@@ -1,0 +1,209 @@
+"""A folder to which files of changes are added: JSON lines, CSV with a header, or Parquet.
+
+Every row carries `_change_type` and `_commit_version`, as in Delta's change feed, or `upsert` for a put without the
+old row; a delete may hold only its key. A line that cannot be read is rejected with its file as the origin. A file that
+cannot be read (a broken Parquet footer, a CSV header unlike the others) stops the stream with the file's name: it is
+never skipped. A file is read once, by its name: change a folder by adding files under new names.
+
+Types: Parquet has its own, from the files already there, else from `columns:`; JSON and CSV take theirs from
+`columns:`. CSV columns go by the header of the first file, or in the order of `columns:` with the two extra columns
+last if there is none yet. An empty CSV cell is null, and so is `""` (Spark's `nullValue` and `emptyValue` in `options`
+say otherwise). Blank lines mean nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from weever_stream.errors import DataError
+from weever_stream.feeds.changes import WORDS as _CHANGES
+from weever_stream.feeds.conversion import from_text, whole
+from weever_stream.feeds.delta import read_commits
+from weever_stream.feeds.documents import NOT_ONE_DOCUMENT, OBJECT, Document, parsed
+from weever_stream.feeds.readings import Fault, Reading, Trace, change_frame, changes_by_name, check_names, column
+from weever_stream.feeds.types import schema_of_spark, spark_type
+from weever_stream.job.options import revealed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from weever_stream.job.options import FilesSource
+    from weever_stream.rules.types import ColumnType
+
+__all__ = ["FilesFeed", "read_cells", "read_lines", "read_parquet_rows"]
+
+_TYPE, _VERSION = "_change_type", "_commit_version"
+_MISREAD, _FILE = "_weever_misread", "_weever_file"
+_READER = {
+    # Spark forgets files by age, a week by default: one that is copied with an old date would never be read.
+    "maxFileAge": "3650d",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+}
+_SAMPLE = 100
+"""Lines of JSON that must show a version somewhere."""
+
+
+class FilesFeed:
+    """A folder of changes."""
+
+    def __init__(
+        self, spark: SparkSession, source: FilesSource, key: Sequence[str], columns: Mapping[str, ColumnType]
+    ) -> None:
+        self._spark, self._source, self._key, self._declared = spark, source, key, columns
+        self._options = {**_READER, **revealed(source.options)}
+        self._there = self._look()
+        if not columns and (self._there is None or source.format != "parquet"):
+            raise DataError(
+                f"nothing tells the columns of {source.path}",
+                hint="give them under `columns:`" + ("" if self._there else ", or add the first file"),
+            )
+        found = {} if self._there is None else schema_of_spark(self._there)
+        if self._there is not None and source.format != "json":
+            for name in (_TYPE, _VERSION):
+                if name not in found:
+                    raise DataError(
+                        f"the files in {source.path} have no column {name}",
+                        hint="every row needs _change_type (insert, update_preimage, …) and _commit_version",
+                    )
+        self._found = {name: kind for name, kind in found.items() if name not in (_TYPE, _VERSION)}
+        if source.format == "json":
+            self._check_sample()
+        check_names(key, self.schema, f"the folder {source.path}")
+        for wanted in columns.values():
+            spark_type(wanted)
+
+    @property
+    def schema(self) -> dict[str, ColumnType | str]:
+        """The columns with their declared types, else the files' own."""
+        return {**(self._found if self._source.format == "parquet" else {}), **self._declared}
+
+    def changes(self, names: Sequence[str]) -> DataFrame:
+        """The streaming change frame."""
+        check_names(names, self.schema, f"the folder {self._source.path}")
+        reader = self._spark.readStream.options(**self._options)
+        file = F.col("_metadata.file_path").alias(_FILE)
+        if self._source.format == "json":
+            return read_lines(reader.text(self._source.path).select("value", file), names, self._key, self._declared)
+        schema = self._parquet_schema() if self._source.format == "parquet" else self._csv_schema()
+        if self._source.format == "parquet":
+            rows = reader.schema(schema).parquet(self._source.path).select("*", file)
+            return read_parquet_rows(rows, names, self._key, schema_of_spark(schema), self._declared)
+        strict = {"header": "true", "enforceSchema": "false", "columnPruning": "false",
+                  "columnNameOfCorruptRecord": _MISREAD}  # fmt: skip
+        rows = reader.options(**strict).schema(schema).csv(self._source.path).select("*", file)
+        return read_cells(rows, names, self._key, self._declared)
+
+    def _look(self) -> StructType | None:
+        """The schema of the files that are there, or None if there are none yet."""
+        reader = self._spark.read.options(**{**self._options, "header": "true"})
+        try:
+            files = reader.format("text" if self._source.format == "json" else self._source.format)
+            return files.load(self._source.path).schema
+        except AnalysisException as error:
+            if error.getCondition() == "PATH_NOT_FOUND":
+                raise DataError(f"there is no folder {self._source.path}", hint="make it before the start") from None
+            if error.getCondition() != "UNABLE_TO_INFER_SCHEMA":
+                raise
+            return None
+
+    def _check_sample(self) -> None:
+        """Refuses a folder whose first lines know no version: it holds rows, not changes."""
+        lines = self._spark.read.options(**self._options).text(self._source.path).limit(_SAMPLE)
+        seen = lines.select(F.max(F.contains("value", F.lit(f'"{_VERSION}"'))).alias("seen")).first()
+        if seen is not None and seen["seen"] is False:
+            raise DataError(
+                f"no line in {self._source.path} has a {_VERSION}",
+                hint="every row needs _change_type (insert, update_preimage, …) and _commit_version",
+            )
+
+    def _parquet_schema(self) -> StructType:
+        own = list(self._there.fields) if self._there is not None else []
+        has = {field.name for field in own}
+        extra = [StructField(name, spark_type(kind)) for name, kind in self._declared.items() if name not in has]
+        if not own:
+            extra += [StructField(_TYPE, StringType()), StructField(_VERSION, LongType())]
+        return StructType(own + extra)
+
+    def _csv_schema(self) -> StructType:
+        names = self._there.names if self._there is not None else [*self._declared, _TYPE, _VERSION]
+        missing = [name for name in self._declared if name not in names]
+        if missing:
+            raise DataError(f"the files in {self._source.path} have no column {missing[0]}", hint="see their header")
+        return StructType([StructField(name, StringType()) for name in (*names, _MISREAD)])
+
+
+def read_lines(
+    lines: DataFrame, names: Sequence[str], key: Sequence[str], columns: Mapping[str, ColumnType]
+) -> DataFrame:
+    """The change frame of JSON lines: columns `value` and `_weever_file`."""
+    text = F.col("value")
+    filled = lines.where(F.trim(text) != "").select(_FILE, "value", F.when(F.is_valid_utf8(text), text).alias("_text"))
+    row = Document(F.col("_document"), "$[0]", text)
+    documents = filled.withColumn("_document", parsed(F.col("_text"))).withColumn("_sound", row.sound)
+    opened, members = row.opened(documents, dict.fromkeys((*key, *names, _TYPE, _VERSION)), "_member")
+    kind, version = (members[name].value.cast("string") for name in (_TYPE, _VERSION))
+    return change_frame(
+        opened,
+        [members[name].read(columns[name]) for name in dict.fromkeys((*key, *names))],
+        key,
+        names=names,
+        change=changes_by_name(kind, _CHANGES),
+        sequence=whole(version),
+        trace=Trace({"file": F.col(_FILE)}, F.make_valid_utf8(text), ("value",)),
+        faults=[
+            Fault(F.col("_text").isNull(), "the line is not UTF-8 text"),
+            Fault(~F.col("_sound"), f"the line {NOT_ONE_DOCUMENT}"),
+            Fault(~text.rlike(OBJECT), "the line is not a JSON object"),
+            *_faults(kind, version),
+        ],
+    )
+
+
+def read_cells(
+    rows: DataFrame, names: Sequence[str], key: Sequence[str], columns: Mapping[str, ColumnType]
+) -> DataFrame:
+    """The change frame of CSV rows: all texts, and the line itself where it does not fit the header."""
+    readings = [
+        Reading(name, from_text(column(name), columns[name]), columns[name], column(name).isNotNull())
+        for name in dict.fromkeys((*key, *names))
+    ]
+    kind, version = F.col(_TYPE), F.col(_VERSION)
+    return change_frame(
+        rows,
+        readings,
+        key,
+        names=names,
+        change=changes_by_name(kind, _CHANGES),
+        sequence=whole(version),
+        trace=Trace({"file": F.col(_FILE)}, F.make_valid_utf8(F.col(_MISREAD)), (_MISREAD,)),
+        faults=[
+            Fault(F.col(_MISREAD).isNotNull(), "the line has more or fewer cells than the header"),
+            *_faults(kind, version),
+        ],
+    )
+
+
+def read_parquet_rows(
+    rows: DataFrame,
+    names: Sequence[str],
+    key: Sequence[str],
+    found: Mapping[str, ColumnType | str],
+    declared: Mapping[str, ColumnType],
+) -> DataFrame:
+    """The change frame of typed rows with the column `_weever_file`."""
+    return read_commits(rows, names, key, found, declared, _CHANGES, {"file": F.col(_FILE)})
+
+
+def _faults(kind: Column, version: Column) -> list[Fault]:
+    known = F.coalesce(kind.isin(*_CHANGES), F.lit(False))
+    return [
+        Fault(~known, f"{_TYPE} is none of " + ", ".join(_CHANGES)),
+        Fault(whole(version).isNull(), f"{_VERSION} is missing or not a whole number"),
+    ]

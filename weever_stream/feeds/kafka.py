@@ -1,0 +1,83 @@
+"""A Kafka topic: how it is subscribed to, and which decoder reads its messages.
+
+Types come from the rule file's `columns:`, for JSON has none that can be trusted; a column that is read and not
+declared is an error at the start. Lost offsets stop the stream (`failOnDataLoss`). A poll waits at most 10 ms
+(`kafka.fetch.max.wait.ms`; Kafka's 500 is the largest part of the delay of a quiet topic). `options` come last and may
+say otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weever_stream.errors import DataError
+from weever_stream.feeds.debezium import read_events
+from weever_stream.feeds.messages import read_messages
+from weever_stream.feeds.readings import check_names
+from weever_stream.feeds.types import spark_type
+from weever_stream.job.options import revealed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from weever_stream.job.options import KafkaSource
+    from weever_stream.rules.types import ColumnType
+
+__all__ = ["KafkaFeed", "reader_options"]
+
+
+def reader_options(source: KafkaSource) -> dict[str, str]:
+    """What Spark's Kafka reader is told. Secrets are in the clear: hand it over at once."""
+    return {
+        "failOnDataLoss": "true",
+        "kafka.fetch.max.wait.ms": "10",
+        **revealed({"kafka.bootstrap.servers": source.servers}),
+        "subscribe": source.topic,
+        "startingOffsets": source.starting,
+        **revealed(source.options),
+    }
+
+
+class KafkaFeed:
+    """A topic of rows or of Debezium's change events."""
+
+    def __init__(
+        self, spark: SparkSession, source: KafkaSource, key: Sequence[str], columns: Mapping[str, ColumnType]
+    ) -> None:
+        self._spark, self._source, self._key, self._columns = spark, source, key, columns
+        if not key:
+            raise DataError("a Kafka source needs a key", hint="`key:` names the columns that the message key holds")
+        self._check(key)
+        for wanted in columns.values():
+            spark_type(wanted)
+
+    @property
+    def schema(self) -> dict[str, ColumnType | str]:
+        """The declared columns."""
+        return dict(self._columns)
+
+    def changes(self, names: Sequence[str]) -> DataFrame:
+        """The streaming change frame."""
+        self._check(names)
+        messages = self._spark.readStream.format("kafka").options(**reader_options(self._source)).load()
+        if self._source.format == "json":
+            return read_messages(messages, names, self._key, self._columns)
+        return read_events(
+            messages,
+            names,
+            self._key,
+            self._columns,
+            full_before=self._source.before == "full",
+            clear=self._source.truncate == "clear",
+        )
+
+    def _check(self, names: Sequence[str]) -> None:
+        missing = [name for name in dict.fromkeys(names) if name not in self._columns]
+        if missing:
+            raise DataError(
+                f"no type is declared for {', '.join(missing)}",
+                hint=f"messages carry no types: columns: {{{missing[0]}: string, …}} names that of every column used",
+            )
+        check_names(names, self._columns, f"the topic {self._source.topic}")

@@ -1,0 +1,63 @@
+"""Where violations go: Delta tables, Kafka, files, the terminal. See docs/sinks.md.
+
+A sink takes a `Batch` and may be given the same one again; `batch.py` says what that must do. Each sink reads the
+batch's frame once. Nothing here is loaded before a job opens its sinks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weever_stream.sinks.batch import ADDED, DELTA_COLUMNS, REJECT_COLUMNS, REMOVED, Batch, Sink
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from weever_stream.job.options import Rejects
+
+__all__ = [
+    "ADDED",
+    "DELTA_COLUMNS",
+    "REJECT_COLUMNS",
+    "REMOVED",
+    "Batch",
+    "Sink",
+    "open_dead_letters",
+    "open_sinks",
+]
+
+
+def open_sinks(spark: SparkSession, sinks: Sequence[Any], *, take_over: bool = False) -> list[Sink]:
+    """The sinks that a job names, each a model of `job.options`. Makes and checks Delta tables; writes no rows.
+
+    With `take_over`, Delta tables of another query are continued: what it left open is closed first.
+    """
+    return [_open(spark, options, take_over) for options in sinks]
+
+
+def _open(spark: SparkSession, options: Any, take_over: bool) -> Sink:
+    if options.kind == "delta":
+        from weever_stream.sinks.delta import DeltaTables
+
+        return DeltaTables(spark, options, take_over=take_over)
+    if options.kind == "kafka":
+        from weever_stream.sinks.kafka import Topic
+
+        return Topic(options)
+    if options.kind == "files":
+        from weever_stream.sinks.files import Files
+
+        return Files(options)
+    from weever_stream.sinks.console import Terminal
+
+    return Terminal(options)
+
+
+def open_dead_letters(spark: SparkSession, rejects: Rejects, default_path: str) -> Sink:
+    """Where a job's rejected records go: its own choice, else JSON files under `default_path`."""
+    from weever_stream.job.options import FilesSink
+    from weever_stream.sinks.deadletters import DeadLetters
+
+    return DeadLetters(spark, rejects.sink or FilesSink(kind="files", path=default_path))

@@ -1,0 +1,232 @@
+"""Delta tables under one path: `log`, every addition and removal, and `open`, the violations that are there now.
+
+Exactly once: each table takes a batch in one commit with a transaction id (query id and table, batch id), so a batch
+that is written again changes nothing. A batch without removals is a plain append to both. One with removals is an
+append to `log` and one MERGE into `open`, which reads the files of the rules in the batch and rewrites those that hold
+a removed violation; the cost grows with these files, not with the table. A commit that conflicts with OPTIMIZE or other
+work on the tables is tried again.
+
+The tables must belong to the job: one that was last written by another query, or that is ahead of the checkpoint, is
+refused, because its content would not add up. `take_over` closes what the earlier query left open and goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from delta.exceptions import DeltaConcurrentModificationException
+from delta.tables import DeltaTable
+from pyspark.sql import functions as fn
+
+from weever_stream.errors import OutputError
+from weever_stream.sinks.batch import ADDED, REMOVED
+from weever_stream.sinks.failures import writing
+from weever_stream.sinks.tables import LOG, OPEN, make_table, metadata_of, published
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from weever_stream.job.options import DeltaSink
+    from weever_stream.sinks.batch import Batch
+
+__all__ = ["DeltaTables", "append", "child", "one_file_if_small"]
+
+_SMALL = 50_000
+"""A batch of up to so many rows is written by one task: one file, or one for each rule."""
+_TRIES, _FIRST_WAIT = 6, 0.2
+_LAYOUTS = {"log": LOG, "open": OPEN}
+_FILE_BYTES = 16 << 20
+"""How large compaction makes a file: a removal rewrites the whole file that holds it, some 250,000 violations."""
+
+
+class DeltaTables:
+    """The sink of kind `delta`."""
+
+    def __init__(self, spark: SparkSession, options: DeltaSink, *, take_over: bool = False) -> None:
+        self._paths: dict[str, str] = {
+            name: child(options.path, name) for name in ("log", "open") if name in options.tables
+        }
+        self._take_over = take_over
+        self._first = True
+        for name, path in self._paths.items():
+            make_table(spark, path, _LAYOUTS[name])
+
+    def write(self, batch: Batch) -> None:
+        """Writes a batch into each table, in one commit each."""
+        if self._first:
+            for name, path in self._paths.items():
+                self._begin(name, path, batch)
+            self._first = False
+        if not (batch.added or batch.removed):
+            return
+        session = batch.deltas.sparkSession
+        file_bytes = {"spark.databricks.delta.autoCompact.maxFileSize": str(_FILE_BYTES)}
+        with _settings(session, file_bytes), _read_once(batch, len(self._paths)) as deltas:
+            if "log" in self._paths:
+                append(one_file_if_small(deltas.select(*LOG.columns), batch), self._paths["log"], batch, "log")
+            if "open" in self._paths:
+                self._change_open(deltas, batch)
+
+    def _change_open(self, deltas: DataFrame, batch: Batch) -> None:
+        path = self._paths["open"]
+        opened = deltas.withColumnRenamed("detected_at", "opened_at")
+        if not batch.removed:
+            append(one_file_if_small(opened.select(*OPEN.columns), batch), path, batch, "open")
+            return
+        rules = _rules_in(deltas)
+        with writing(f"the Delta table {path}"), _as_transaction(batch, "open"):
+            _retried(lambda: _merge(path, one_file_if_small(opened, batch), rules, batch))
+
+    def _begin(self, name: str, path: str, batch: Batch) -> None:
+        """Whether the table's content is that of this query, up to a batch before this one or this very batch."""
+        last = published(batch.deltas.sparkSession, path)
+        if last is None or (
+            last.query_id == batch.query_id and (last.batch_id, last.position) == (batch.id, batch.position)
+        ):
+            return
+        if last.query_id != batch.query_id:
+            if not self._take_over:
+                raise OutputError(
+                    f"{path} holds the violations of another run, whose checkpoint is not this one",
+                    hint="go on with that checkpoint, name another path, or let the job rebuild the table",
+                )
+            self._close_all(name, batch)
+        elif last.batch_id >= batch.id:
+            raise OutputError(
+                f"{path} is ahead of the checkpoint: it holds batch {last.batch_id}, this would be {batch.id}",
+                hint="the checkpoint is older than the table: restore both from one time, or let the job rebuild them",
+            )
+
+    def _close_all(self, name: str, batch: Batch) -> None:
+        """Ends all that an earlier query left open: a removal of each in `log`, an empty `open`."""
+        session = batch.deltas.sparkSession
+        if name == "open":
+            with writing(f"the Delta table {self._paths[name]}"), _as_transaction(batch, "open/take-over"):
+                _retried(lambda: DeltaTable.forPath(session, self._paths[name]).delete())
+            return
+        log = session.read.format("delta").load(self._paths["log"])
+        # Summed from the log itself: `open` may not be among the tables.
+        closed = _still_open(log).withColumns(
+            {
+                "change": fn.lit(REMOVED),
+                "source_position": fn.lit(batch.position),
+                "batch_id": fn.lit(batch.id).cast("bigint"),
+                "detected_at": fn.lit(batch.detected_at),
+            }
+        )
+        append(closed.select(*LOG.columns), self._paths["log"], batch, "log/take-over")
+
+
+def child(path: str, name: str) -> str:
+    """A path below another, local or remote."""
+    return f"{path.rstrip('/')}/{name}"
+
+
+def one_file_if_small(frame: DataFrame, batch: Batch) -> DataFrame:
+    """Few rows are not worth a file for each of the state's partitions."""
+    return frame.coalesce(1) if max(batch.added + batch.removed, batch.rejected) <= _SMALL else frame
+
+
+def append(frame: DataFrame, path: str, batch: Batch, table: str) -> None:
+    """Appends in one commit, once: the second time that a table is given this batch, nothing happens."""
+    writer = (
+        frame.write.format("delta")
+        .mode("append")
+        .option("txnAppId", f"{batch.query_id}/{table}")
+        .option("txnVersion", batch.id)
+        .option("userMetadata", metadata_of(batch))
+    )
+    with writing(f"the Delta table {path}"):
+        _retried(lambda: writer.save(path))
+
+
+def _merge(path: str, deltas: DataFrame, rules: list[str], batch: Batch) -> None:
+    """Deletes what was removed and inserts what was added, in one commit."""
+    same = (
+        # Written out, the rules let Delta leave out all other partitions before it reads anything.
+        fn.col("open.rule").isin(rules)
+        & (fn.col("open.rule") == fn.col("batch.rule"))
+        & (fn.col("open.violation_id") == fn.col("batch.violation_id"))
+    )
+    table = DeltaTable.forPath(deltas.sparkSession, path).alias("open")
+    merge = table.merge(deltas.alias("batch"), same).whenMatchedDelete(fn.col("batch.change") == REMOVED)
+    if batch.added:  # without insertions Delta can broadcast the batch, and need not shuffle the table's files
+        merge = merge.whenNotMatchedInsert(
+            fn.col("batch.change") == ADDED, {name: fn.col(f"batch.{name}") for name in OPEN.columns}
+        )
+    merge.execute()
+
+
+def _rules_in(deltas: DataFrame) -> list[str]:
+    """The rules that a batch is about. `batch.open` may not name them all: a job can close a rule that it gave up."""
+    return sorted(row["rule"] for row in deltas.select("rule").distinct().collect())
+
+
+def _still_open(log: DataFrame) -> DataFrame:
+    """The last row of each violation in a log, where that is an addition."""
+    sign = fn.when(fn.col("change") == ADDED, 1).otherwise(-1)
+    last = fn.max_by(fn.struct(*(fn.col(name) for name in LOG.columns)), fn.struct("batch_id", "detected_at"))
+    return (
+        log.groupBy("violation_id")
+        .agg(fn.sum(sign).alias("open"), last.alias("last"))
+        .where("open > 0")
+        .select("last.*")
+    )
+
+
+@contextmanager
+def _read_once(batch: Batch, tables: int) -> Iterator[DataFrame]:
+    """The deltas, kept in memory if they are read more than once: unpacking them is the expensive part."""
+    if tables == 1 and not batch.removed:
+        yield batch.deltas
+        return
+    # A selection, so that letting go of it does not let go of what the job itself may have kept.
+    kept = batch.deltas.select("*", fn.lit(True).alias("_weever_kept")).persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
+
+
+@contextmanager
+def _settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Session settings within a block. The session of a streaming query is its own: nobody else sees them."""
+    before = {name: session.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, old)
+
+
+@contextmanager
+def _as_transaction(batch: Batch, table: str) -> Iterator[None]:
+    """What are options of a write are session settings for MERGE and DELETE."""
+    settings = {
+        "spark.databricks.delta.write.txnAppId": f"{batch.query_id}/{table}",
+        "spark.databricks.delta.write.txnVersion": str(batch.id),
+        "spark.databricks.delta.commitInfo.userMetadata": metadata_of(batch),
+    }
+    with _settings(batch.deltas.sparkSession, settings):
+        yield
+
+
+def _retried(action: Callable[[], object]) -> None:
+    """Runs an action again if another commit got in its way."""
+    for attempt in range(_TRIES):
+        try:
+            action()
+            return
+        except DeltaConcurrentModificationException:
+            if attempt == _TRIES - 1:
+                raise
+            time.sleep(_FIRST_WAIT * 2**attempt)

@@ -1,0 +1,229 @@
+"""The Spark session of a job: the one that runs already, or a new one with what streaming on a small machine needs.
+
+Whatever a user has set, by `spark-submit`, in spark-defaults.conf or in `conf`, stays; the settings here fill the gaps.
+The session's time zone is left alone too: instants reach us exactly whichever it is. A start takes about 9 seconds on
+two cores.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weever_stream.errors import EngineError
+from weever_stream.stream.jars import KINDS, MAIN, Jars, connectors, maven_coordinates
+from weever_stream.stream.java import java
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from weever_stream.stream.jars import Kind
+
+__all__ = ["session"]
+
+_STATE = {
+    # State on disk instead of in Java's heap, and a batch uploads what it changed instead of a whole snapshot.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # stop() waits for the running batch without end by default, and with it Ctrl-C.
+    "spark.sql.streaming.stopTimeout": "60s",
+}
+"""For every session, also one that we did not start."""
+_OURS = _STATE | {
+    # Rows come to Python in frames of this many at most: fewer frames, fewer calls. Bytes are bounded by Spark itself.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Adaptive plans are not for stateful queries: Spark turns them off there, with a warning at each start. They cut a
+    # small MERGE into more jobs (six of them 38 s of CPU instead of 34).
+    "spark.sql.adaptive.enabled": "false",
+    # A job runs in a terminal or a container: no web server.
+    "spark.ui.enabled": "false",
+    # Python workers are forked with the engine loaded: 3 CPU seconds less for a job's first batch, on two cores.
+    "spark.python.daemon.module": "weever_stream.stream.daemon",
+    # A crash in compiled code shows the line of Python that it came from.
+    "spark.python.worker.faulthandler.enabled": "true",
+}
+_AT_LAUNCH = {
+    # No progress bar between the job's own lines. A JVM that Python starts turns it on, so this cannot come later.
+    "spark.ui.showConsoleProgress": "false",
+}
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+_CLASSES = {
+    "delta": "io.delta.sql.DeltaSparkSessionExtension",
+    "kafka": "org.apache.spark.sql.kafka010.KafkaSourceProvider",
+}
+_NOBODY_SAID = "local[*]"
+"""The master that Spark takes when it is told none."""
+_LOCAL = "local[*,4]"
+"""The same, but a task whose Python worker dies is tried again; Spark's default fails the query."""
+_NAMELESS = "pyspark-shell"
+"""The name that Spark gives to an application without one."""
+
+
+def session(
+    kinds: Iterable[str], *, master: str | None = None, conf: Mapping[str, str] = {}, app: str = "weever"
+) -> SparkSession:
+    """A session that can read and write these kinds of sources and sinks; `files` and `console` need nothing.
+
+    Reuses the session that is running, if there is one: then `master`, `conf` and `app` are not used. Raises
+    `EngineError` where Java or a connector is missing.
+    """
+    asked = set(kinds)
+    needed = [kind for kind in KINDS if kind in asked]
+    running = _running()
+    if running is None:
+        running = _started(needed, {**conf, **({"spark.master": master} if master else {})}, app)
+    else:
+        _fill_gaps(running, _STATE)
+    _require_connectors(running, needed)
+    return running
+
+
+def _running() -> SparkSession | None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is None and SparkContext._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate()
+    return active
+
+
+def _started(needed: Sequence[Kind], conf: Mapping[str, str], app: str) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    jars = Jars() if _submitted() else connectors(*_unnamed(needed, conf))
+    launch = SparkConf(loadDefaults=False)
+    for name, value in {**_AT_LAUNCH, **conf, **_with_jars(jars, conf)}.items():
+        launch.set(name, value)
+    try:
+        # The JVM first: only it can tell what spark-submit and spark-defaults.conf have set.
+        with _quiet_log():
+            SparkContext._ensure_initialized(conf=launch)
+        told = dict(SparkConf().getAll()) | dict(launch.getAll())
+        named = told.get("spark.app.name", _NAMELESS)
+        builder = SparkSession.builder.appName(app if named == _NAMELESS else named)
+        for name, value in (_defaults(needed, told) | dict(launch.getAll())).items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+    except PySparkException as error:
+        raise _not_started(jars, str(error)) from None
+
+
+def _submitted() -> bool:
+    """Whether spark-submit started us: then the JVM is there already, with the jars that it was given."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _unnamed(needed: Sequence[Kind], conf: Mapping[str, str]) -> list[Kind]:
+    """The connectors whose jars the user has not named himself."""
+    places = (conf.get("spark.jars"), conf.get("spark.jars.packages"), os.environ.get("PYSPARK_SUBMIT_ARGS"))
+    return [kind for kind in needed if not any(place and MAIN[kind] in place for place in places)]
+
+
+def _with_jars(jars: Jars, conf: Mapping[str, str]) -> dict[str, str]:
+    return {name: ",".join(filter(None, (conf.get(name), ours))) for name, ours in jars.settings().items()}
+
+
+def _defaults(needed: Sequence[Kind], told: Mapping[str, str]) -> dict[str, str]:
+    """What nobody has set."""
+    ours = dict(_OURS)
+    master = told.get("spark.master", _NOBODY_SAID)
+    if master.startswith("local"):
+        ours |= _for_this_machine()
+    if "delta" in needed:
+        ours |= _DELTA
+    ours = {name: value for name, value in ours.items() if name not in told}
+    if master == _NOBODY_SAID:
+        ours["spark.master"] = _LOCAL
+    if "delta" in needed and (extensions := told.get("spark.sql.extensions")) and _CLASSES["delta"] not in extensions:
+        ours["spark.sql.extensions"] = f"{extensions},{_CLASSES['delta']}"
+    return ours
+
+
+def _for_this_machine() -> dict[str, str]:
+    cores = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2)
+    return {
+        # Each partition of a stateful query costs some 0.1 s a batch even if it is empty; 200 is Spark's default. A
+        # query keeps the number that it was first started with.
+        "spark.sql.shuffle.partitions": cores,
+        # Delta reads a table's log in 50 tasks by default: six small MERGEs took 96 s of CPU instead of 34.
+        "spark.databricks.delta.snapshotPartitions": cores,
+        # Nobody else needs to reach a local Spark, and it must not depend on how the host's name resolves.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+
+
+@contextmanager
+def _quiet_log() -> Iterator[None]:
+    """Lets the JVM that is started inside log as our log4j2.properties says, unless somebody has said how it should."""
+    options = os.environ.get("SPARK_SUBMIT_OPTS")
+    if _has_log_settings(options or ""):
+        yield
+        return
+    ours = f"-Dlog4j2.configurationFile={Path(str(files(__package__).joinpath('log4j2.properties'))).as_uri()}"
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{options} {ours}" if options else ours
+    try:
+        yield
+    finally:
+        if options is None:
+            del os.environ["SPARK_SUBMIT_OPTS"]
+        else:
+            os.environ["SPARK_SUBMIT_OPTS"] = options
+
+
+def _has_log_settings(options: str) -> bool:
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (home and str(Path(home, "conf")))
+    return "log4j" in options or bool(folder and any(Path(folder).glob("log4j2.*")))
+
+
+def _fill_gaps(running: SparkSession, settings: Mapping[str, str]) -> None:
+    for name, value in settings.items():
+        if running.conf.get(name, None) is None:
+            running.conf.set(name, value)
+
+
+def _require_connectors(running: SparkSession, needed: Sequence[Kind]) -> None:
+    """A clear word now instead of Spark's `Failed to find the data source` when the query starts."""
+    jvm: Any = getattr(running, "_jvm", None)
+    if jvm is None:  # Spark Connect: the server's class path is the server's business
+        return
+    for kind in needed:
+        if not jvm.org.apache.spark.util.Utils.classIsLoadable(_CLASSES[kind]):
+            raise EngineError(
+                f"the running Spark has no connector for {kind}",
+                hint="a running JVM takes no new jars: start a new process; "
+                f"or: spark-submit --packages {','.join(maven_coordinates(running.version))}",
+            )
+    if "delta" in needed and _CLASSES["delta"] not in (running.conf.get("spark.sql.extensions", None) or ""):
+        wanted = " ".join(f"--conf {name}={value}" for name, value in _DELTA.items())
+        raise EngineError("the running Spark session is not set up for Delta", hint=f"start it with {wanted}")
+
+
+def _not_started(jars: Jars, reason: str) -> EngineError:
+    if jars.packages:
+        return EngineError(
+            f"Spark did not start; it was to fetch {', '.join(jars.packages)}",
+            hint="its messages are above. Install Maven, or put these jars, with what they need, in a folder and name "
+            "it in WEEVER_JARS",
+        )
+    return EngineError(
+        f"Spark did not start: {reason.splitlines()[0]}", hint="its messages are above; try weever doctor"
+    )
