@@ -1,15 +1,30 @@
-"""Hypothesis: no deadline on a noisy machine, failing examples printed so that they can be run again.
+"""What all tests share: how Hypothesis draws, and Spark with the servers that it talks to.
 
-Properties in the quick suite take as many examples as a few seconds allow; those marked `slow` go deeper. Seeds differ
-from run to run: a failure prints a `@reproduce_failure` blob and is kept in `.hypothesis/`. It is shown as it was found;
+Hypothesis has no deadline on a noisy machine, and prints failing examples so that they can be run again. Properties in
+the quick suite take as many examples as a few seconds allow; those marked `slow` go deeper. Seeds differ from run to
+run: a failure prints a `@reproduce_failure` blob and is kept in `.hypothesis/`. It is shown as it was found;
 `HYPOTHESIS_PROFILE=shrink` takes minutes to make it small.
+
+There is one Spark session for the whole run, and one of each server, started when the first test asks. Tests that need
+one of them are slow ones: the quick tests need no Java.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.stream.servers.debezium import Debezium
+    from tests.stream.servers.kafka import Broker
+    from tests.stream.servers.postgres import Postgres
 
 settings.register_profile(
     "shrink",
@@ -20,3 +35,66 @@ settings.register_profile(
 )
 settings.register_profile("quick", settings.get_profile("shrink"), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+SETTINGS = {
+    # Tests are over before the optimizing compiler pays, and queries over ten rows before generated code does.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # Not the machine's: a test that leans on it must fail.
+    "spark.sql.session.timeZone": "America/New_York",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what needs Spark or a server as slow."""
+    for item in items:
+        if {"spark", "kafka", "postgres", "debezium"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session of all tests. A task that fails is tried again, as on a cluster."""
+    from weever_stream.stream.session import session
+
+    root = str(Path(__file__).parents[1])
+    with pytest.MonkeyPatch.context() as environment:
+        # Python workers import functions of the tests by their modules' names.
+        environment.setenv("PYTHONPATH", os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH")))))
+        environment.delenv("SPARK_HOME", raising=False)
+        folder = tmp_path_factory.mktemp("spark")
+        places = {"spark.local.dir": str(folder / "local"), "spark.sql.warehouse.dir": str(folder / "warehouse")}
+        started = session(["delta", "kafka"], master="local[2,4]", conf={**SETTINGS, **places}, app="weever tests")
+        yield started
+        started.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Broker]:
+    """A broker."""
+    from tests.stream.servers.kafka import Broker
+
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A database whose changes can be decoded."""
+    from tests.stream.servers.postgres import Postgres
+
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def debezium(kafka: Broker, postgres: Postgres) -> Iterator[Debezium]:
+    """Kafka Connect with Debezium between the two."""
+    from tests.stream.servers.debezium import Debezium
+
+    with Debezium(kafka, postgres) as connect:
+        yield connect

@@ -22,7 +22,9 @@ def spark() -> Iterator[object]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.sql.codegen.hugeMethodLimit": "8000",
+        # Compiling takes seconds, and a test has a handful of rows; `test_exactness.py` turns it on.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Not the machine's: a test that leans on it must fail.

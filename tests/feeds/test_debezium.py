@@ -142,7 +142,12 @@ UNSCALED = [0, 1, -1, 127, 128, -128, -129, 255, 256, 2**31, -(2**63), 2**63, 10
 
 
 def test_base64_decimals_of_every_length_are_exact(spark):
-    field = {"type": "bytes", "field": "a", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "3"}}
+    field = {
+        "type": "bytes",
+        "field": "a",
+        "name": "org.apache.kafka.connect.data.Decimal",
+        "parameters": {"scale": "3"},
+    }
     records = [
         record(envelope([{"field": "id"}, field], {"id": i, "a": encoded(n)}), offset=i) for i, n in enumerate(UNSCALED)
     ]

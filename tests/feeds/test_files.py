@@ -13,7 +13,13 @@ from weever_stream.job.options import FilesSource
 from weever_stream.rules.types import ColumnType, type_of_name
 
 COLUMNS = {"id": type_of_name("int"), "zip code": type_of_name("string"), "price": type_of_name("decimal(6,2)")}
-KINDS = {"insert": PUT, "update_postimage": PUT, "update_preimage": DROP, "upsert": PUT_ANYWHERE, "delete": DROP_ANYWHERE}
+KINDS = {
+    "insert": PUT,
+    "update_postimage": PUT,
+    "update_preimage": DROP,
+    "upsert": PUT_ANYWHERE,
+    "delete": DROP_ANYWHERE,
+}
 
 
 def source(path, kind, **options):
@@ -82,7 +88,10 @@ def test_cells_of_csv_become_changes_by_their_header(spark, tmp_path):
         1: (PUT, "0123"), 2: (PUT_ANYWHERE, None), 3: (DROP_ANYWHERE, None),
     }  # fmt: skip
     rejects = sorted(row["_weever_reason"] for row in rows if row["_weever_change"] == REJECT)
-    assert rejects == ["column id: the value is not a bigint", *["the line has more or fewer cells than the header"] * 2]
+    assert rejects == [
+        "column id: the value is not a bigint",
+        *["the line has more or fewer cells than the header"] * 2,
+    ]
     assert {row["_weever_record"] for row in rows} == {None, "4,x,4,x", "5,x,5,x,insert,1,2"}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -16,13 +15,6 @@ from weever_stream.rules.references import Secret
 from weever_stream.sinks import DELTA_COLUMNS, REJECT_COLUMNS, open_dead_letters, open_sinks
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="session")
-def kafka() -> Iterator[Any]:
-    servers = pytest.importorskip("tests.stream.servers.kafka")
-    with servers.Broker() as broker:
-        yield broker
 
 
 def last_messages(spark: Any, servers: str, topic: str) -> dict[str, Any]:

@@ -21,15 +21,16 @@ Violation = tuple[str, str, str | None]
 def self_joins(spark: SparkSession, table: DataFrame, rules: Sequence[Rule], key: Sequence[str]) -> set[Violation]:
     """(rule, left key, right key) of every violation, keys as outputs write them."""
     table.createOrReplaceTempView("truth")
-    found: set[Violation] = set()
+    parts = []
     for rule in rules:
-        rows = spark.sql(write_sql(rule, table="truth", key=key)).collect()
-        width = len(table.columns)
-        for row in rows:
-            sides = [tuple(row)[at : at + width] for at in range(0, len(row), width)]
-            keys = [_text([side[table.columns.index(name)] for name in key]) for side in sides]
-            found.add((rule.name, keys[0], keys[1] if len(keys) > 1 else None))
-    return found
+        sides = ["t"] if rule.one_row else ["t", "s"]
+        join = write_sql(rule, table="truth", key=key)
+        keys = ", ".join(f"struct({', '.join(f'{side}.`{name}`' for name in key)})" for side in sides)
+        keys = keys if len(sides) == 2 else f"{keys}, null"
+        named = f"SELECT '{rule.name}', {keys} FROM" + join.partition(" FROM")[2]
+        parts.append(named)
+    rows = spark.sql(" UNION ALL ".join(parts)).collect()
+    return {(rule, _text([*left]), None if right is None else _text([*right])) for rule, left, right in rows}
 
 
 def _text(key: list[Any]) -> str:

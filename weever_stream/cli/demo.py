@@ -116,7 +116,7 @@ def _watch(console: Console, spark: Any, packages: Packages, folder: Path, pause
             console.print(f"  [dim]open: {', '.join(f'{rule} {n}' for rule, n in report.open.items())}  ({took})[/]\n")
             time.sleep(pause)
     finally:
-        running.query.stop()
+        running.stop(after=story.reports[-1].batch if story.reports else None)
 
 
 def _await(query: Any, story: _Story, seen: int) -> None:
@@ -156,13 +156,9 @@ def _job(packages: Packages, folder: Path) -> str:
         f"{RULE_FILE}"
         f"columns: {json.dumps(COLUMNS) if packages.source.startswith('{kind: files') else '{}'}\n"
         f"source: {packages.source}\n"
-        f"sinks:\n  - {{kind: {_sink(packages)}, path: {json.dumps(str(folder / 'violations'))}}}\n"
+        f"sinks:\n  - {{kind: files, path: {json.dumps(str(folder / 'violations'))}}}\n"
         f"state: {{checkpoint: {json.dumps(str(folder / 'checkpoint'))}, shards: 4}}\n"
     )
-
-
-def _sink(packages: Packages) -> str:
-    return "files" if packages.source.startswith("{kind: files") else "delta"
 
 
 def _save(folder: Path) -> None:

@@ -56,12 +56,13 @@ def run(
 
     asked = _job(job, from_version, every)
     lines = BatchLines(as_json=format is Format.json, quiet=quiet)
+    if asked.file.alerts:
+        lines.notice("note: `alerts` are not sent by this release; violations go to the sinks only")
     with lines.status("starting Spark (the first start compiles kernels: up to half a minute more)"):
         import weever_stream.detect.shard  # noqa: F401 - here, so that the workers find compiled kernels
         from weever_stream.stream.session import session
 
-        settings = {name: _text(value) for name, value in asked.file.spark.items()}
-        spark = session(asked.connectors, master=master, conf=settings, app=f"weever {asked.file.table}")
+        spark = session(asked.connectors, master=master, conf=asked.settings, app=f"weever {asked.file.table}")
     try:
         return _supervised(spark, asked, lines.batch, once=once, every=every, notice=lines.notice)
     finally:
@@ -85,11 +86,6 @@ def _job(path: Path, from_version: int | None, every: str | None) -> Job:
     if asked.source.kind != "delta":
         raise RuleError("--from-version is for Delta sources", hint=f"the source is of kind {asked.source.kind}")
     return replace(asked, source=asked.source.model_copy(update={"starting_version": from_version}))
-
-
-def _text(value: Any) -> str:
-    value = value.reveal() if hasattr(value, "reveal") else value
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _supervised(
@@ -139,6 +135,7 @@ class _Stop:
         self.asked = threading.Event()
         self.batch_done = threading.Event()
         self.signal: int = 0
+        self.batch: int | None = None
 
     @property
     def code(self) -> int:
@@ -150,6 +147,7 @@ class _Stop:
 
         def tell(report: BatchReport) -> None:
             observe(report)
+            self.batch = report.batch
             if self.asked.is_set():
                 self.batch_done.set()
 
@@ -191,4 +189,4 @@ def _wait(running: Running, stop: _Stop) -> None:
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
         if stop.batch_done.wait(0.1):
             break
-    query.stop()
+    running.stop(after=stop.batch if stop.batch_done.is_set() else None)

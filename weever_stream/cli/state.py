@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weever_stream.errors import RuleError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -59,10 +61,13 @@ def state(
     from weever_stream.stream.session import session
 
     asked = read_job(job, os.environ)
-    seconds = duration(older_than)
+    try:
+        seconds = duration(older_than)
+    except ValueError as error:
+        raise RuleError(f"--older-than: {error}") from None
     console = Console(highlight=False, soft_wrap=True)
     as_json = format is Format.json
-    spark = session(asked.connectors)
+    spark = session(asked.connectors, conf=asked.settings)
     try:
         found = manifests(spark, asked.state.checkpoint.rstrip("/"))
     finally:
@@ -76,16 +81,15 @@ def _inspect(console: Console, job: Job, found: dict[int, Any], *, verify: bool,
     from weever_stream.state.inspect import held, skew
 
     lines = list(held(found))
+    uneven = skew(lines, job.state.shards)
     wrong = _wrong(job, found) if verify else []
     if as_json:
-        told = {"shards": [vars(line) for line in lines], "skew": skew(lines), "wrong": wrong}
+        told = {"shards": [vars(line) for line in lines], "skew": uneven, "wrong": wrong}
         print(json.dumps(told, indent=1))
     else:
         console.print(_table(lines))
         rows, size = sum(line.rows for line in lines), sum(line.inline_bytes + line.file_bytes for line in lines)
-        console.print(
-            f"{len(found)} shards, {rows:,} rows, {size:,} bytes, fullest shard {skew(lines):.2f} x the average"
-        )
+        console.print(f"{len(found)} shards, {rows:,} rows, {size:,} bytes, fullest shard {uneven:.2f} x the average")
         for shard, problem in wrong:
             console.print(f"[red]shard {shard}:[/] {problem}", markup=True)
         if verify and not wrong:

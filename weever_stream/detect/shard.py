@@ -54,6 +54,8 @@ class Tally:
     """Puts of a key that was held."""
     stale: int = 0
     """Changes that were older than, or the same as, what was held or came later in their batch."""
+    superseded: int = 0
+    """Of these, the ones that a change of their own batch overtook: an update's old row, for example."""
     unknown_drops: int = 0
     """Drops of a key that was not held; where drops are remembered, they count as drops."""
 
@@ -223,6 +225,7 @@ class Shard:
                 latest[key] = row
         kept[list(latest.values())] = True
         self.tally.stale += int(len(rows) - kept.sum())
+        self.tally.superseded += int(len(rows) - kept.sum())
         return rows if kept.all() else rows.keep(kept)
 
     def _identities(self, rows: Rows, which: Mask) -> Iterator[tuple[object, ...]]:

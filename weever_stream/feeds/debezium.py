@@ -176,7 +176,8 @@ def _placed(frame: DataFrame, is_key: Sequence[bool], full_before: bool) -> Data
             .when(op == "m", F.array().cast("array<int>"))
         )
     placed = frame.withColumn("_places", places.otherwise(F.array(F.lit(_AFTER))))
-    return placed.select("*", F.explode("_places").alias("_place"))
+    # Not `explode`: Spark would infer that the array is not empty, and parse every message again to find that out.
+    return placed.select("*", F.explode_outer("_places").alias("_place")).where(F.col("_place").isNotNull())
 
 
 def _typed(member: Member, kind: ColumnType, i: int) -> Reading:

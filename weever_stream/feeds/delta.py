@@ -3,10 +3,11 @@
 The sequence is the version of the commit. Old rows are known (`update_preimage`, `delete`), so drops go where the row
 is. The frame is a projection of the table's own columns: no decoding, no cost beyond reading.
 
-A table with column mapping is streamed safely across renamed and dropped columns only with a schema log
-(`tracking`, a folder below the stream's checkpoint). With one, every change of schema stops the stream once with
-DELTA_STREAMING_METADATA_EVOLUTION, also an added column; started again it goes on. Without one, an added column stops
-it with DELTA_SCHEMA_CHANGED_WITH_VERSION, and started again it goes on too.
+An added column stops a running stream once, with DELTA_SCHEMA_CHANGED_WITH_VERSION; opened and started again it goes
+on. A table with column mapping needs a schema log (`tracking`, a folder below the stream's checkpoint) to be streamed
+across renamed and dropped columns: then every change of schema stops the stream once, with
+DELTA_STREAMING_METADATA_EVOLUTION, an added column too. Whether a column that is read is still there is checked when
+the feed is opened, so renames and drops of others are let pass.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ __all__ = ["DeltaFeed", "read_commits"]
 _CHANGES = {"insert": PUT, "update_postimage": PUT, "update_preimage": DROP, "delete": DROP}
 _PROPERTY = "delta.enableChangeDataFeed"
 _MAPPING = "delta.columnMapping.mode"
+_OTHERS_MAY_CHANGE = {"allowSourceColumnRename": "always", "allowSourceColumnDrop": "always"}
 
 
 class DeltaFeed:
@@ -75,7 +77,7 @@ class DeltaFeed:
         if self._source.starting_version is not None:
             reader = reader.option("startingVersion", str(self._source.starting_version))
         if self._tracking is not None and self._properties.get(_MAPPING, "none") != "none":
-            reader = reader.option("schemaTrackingLocation", self._tracking)
+            reader = reader.options(schemaTrackingLocation=self._tracking, **_OTHERS_MAY_CHANGE)
         reader = reader.options(**revealed(self._source.options))
         rows = reader.table(self._source.table) if self._source.table else reader.load(self._source.path)
         return read_commits(rows, names, self._key, self._found, self._declared)

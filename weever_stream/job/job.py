@@ -15,9 +15,10 @@ from weever_stream.errors import Place, RuleError, RuleErrors, did_you_mean
 from weever_stream.job import options
 from weever_stream.job.options import State, duration, sink_options, source_options
 from weever_stream.rules.file import read_rules
+from weever_stream.rules.references import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from weever_stream.rules.file import RuleFile
@@ -47,11 +48,21 @@ class Job:
         return frozenset(kinds & {"delta", "kafka"})
 
     @property
+    def settings(self) -> dict[str, str]:
+        """The job's own settings of Spark, secrets in the clear: hand them over at once."""
+        return {name: _text(value) for name, value in self.file.spark.items()}
+
+    @property
     def remember_drops(self) -> int:
         """How many dropped keys a shard remembers. Kafka and Delta bring the changes of a key in their order."""
         if self.source.remember_drops is not None:
             return self.source.remember_drops
         return 100_000 if self.source.kind == "files" else 0
+
+
+def _text(value: Any) -> str:
+    value = value.reveal() if isinstance(value, Secret) else value
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def read_job(path: str | Path, environ: Mapping[str, str]) -> Job:
@@ -110,8 +121,10 @@ def _told(part: str, finding: Any, value: Any, node: Node | None) -> RuleError:
     for step in finding["loc"]:  # pydantic puts the names of alternatives in between: those are not in the file
         if place is not None and (following := place.child(step)) is not None:
             place = following
-    where = place.place() if place is not None else None
     last, kind = str(finding["loc"][-1]) if finding["loc"] else "", finding["type"]
+    where = place.place() if place is not None else None
+    if kind == "extra_forbidden" and (named := _key_node(node, finding["loc"])) is not None:
+        where = named.place()
     if kind == "extra_forbidden":
         known = _fields(part, value)
         return RuleError(
@@ -124,6 +137,14 @@ def _told(part: str, finding: Any, value: Any, node: Node | None) -> RuleError:
         return RuleError(f"`{last}` is missing", place=where)
     said = str(finding["msg"]).removeprefix("Value error, ")
     return RuleError(f"`{last}`: {said[:1].lower()}{said[1:]}", place=where)
+
+
+def _key_node(node: Node | None, steps: Sequence[str | int]) -> Node | None:
+    """Where the last step of a path is written as a key."""
+    for step in steps[:-1]:
+        node = (node.child(step) or node) if node is not None else None
+    last = steps[-1]
+    return node.value[last][0] if node is not None and isinstance(node.value, dict) and last in node.value else None
 
 
 def _fields(part: str, value: Any) -> list[str]:

@@ -6,6 +6,7 @@ Unknown fields are refused. A text that held `${env:…}` or `${file:…}` arriv
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Annotated, Any, Literal
 
@@ -31,7 +32,20 @@ __all__ = [
     "source_options",
 ]
 
-Text = Annotated[str, Field(min_length=1)]
+
+def _plain(value: object) -> object:
+    """A name or path that was filled in from the environment: no secret, so it may be shown."""
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def _absolute(path: str) -> str:
+    """Local paths start at the current folder; Spark and Delta would each take their own view of that."""
+    return path if "://" in path or path.startswith("file:") else os.path.abspath(os.path.expanduser(path))
+
+
+Text = Annotated[str, BeforeValidator(_plain), Field(min_length=1)]
+Place = Annotated[Text, AfterValidator(_absolute)]
+"""A folder or table, as a path or URI."""
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(milliseconds?|ms|seconds?|s|minutes?|min|hours?|h|days?|d)\s*")
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "s": 1.0}
 
@@ -82,7 +96,7 @@ class DeltaSink(_Options):
     """Delta tables under one path: `log` (every addition and removal) and `open` (what is violated now)."""
 
     kind: Literal["delta"]
-    path: Text
+    path: Place
     tables: list[Literal["log", "open"]] = ["log", "open"]
 
 
@@ -90,7 +104,7 @@ class KafkaSink(_Options):
     """A topic whose key is the violation id, with a tombstone when it is over."""
 
     kind: Literal["kafka"]
-    servers: Text | Secret
+    servers: Annotated[str | Secret, Field(union_mode="left_to_right")]
     topic: Text
     options: Options = {}
 
@@ -99,7 +113,7 @@ class FilesSink(_Options):
     """A folder of files, one sub-folder for each batch."""
 
     kind: Literal["files"]
-    path: Text
+    path: Place
     format: Literal["json", "parquet"] = "json"
 
 
@@ -152,7 +166,7 @@ class DeltaSource(_Source):
     """The change data feed of a Delta table: its snapshot first, then every change."""
 
     kind: Literal["delta"]
-    path: Text | None = None
+    path: Place | None = None
     table: Text | None = None
     starting_version: Annotated[int, Field(ge=0)] | Literal["latest"] | None = None
     """Changes from this version on, without a snapshot."""
@@ -162,7 +176,7 @@ class KafkaSource(_Source):
     """A topic of changes."""
 
     kind: Literal["kafka"]
-    servers: Text | Secret
+    servers: Annotated[str | Secret, Field(union_mode="left_to_right")]
     topic: Text
     format: Literal["json", "debezium"] = "json"
     """json: a message is the whole row under its key, a tombstone removes it. debezium: change events."""
@@ -177,7 +191,7 @@ class FilesSource(_Source):
     """A folder to which files of changes are added, with `_change_type` and `_commit_version`."""
 
     kind: Literal["files"]
-    path: Text
+    path: Place
     format: Literal["json", "parquet", "csv"] = "json"
 
 
@@ -190,13 +204,13 @@ Source = Annotated[
 class State(_Options):
     """Where the job keeps what it knows, and how it is cut."""
 
-    checkpoint: Text
+    checkpoint: Place
     shards: Annotated[int, Field(ge=1, le=4096)] = 8
     inline_bytes: Annotated[int, Field(ge=0, le=16 << 20)] = 256 << 10
     """A shard's runs up to this size together lie in Spark's state; larger ones are files."""
     retain_batches: Annotated[int, Field(ge=2, le=10_000)] = 100
     """Files that no manifest of so many batches needs are deleted."""
-    cache: Text | None = None
+    cache: Place | None = None
     """A local folder for copies of remote files."""
     filesystem: dict[str, Any] = {}
     """Options of `pyarrow.fs` for the run store on S3, GCS or Azure: `endpoint_override`, `region`, …"""

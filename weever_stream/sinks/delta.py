@@ -92,13 +92,13 @@ class DeltaTables:
             if not self._take_over:
                 raise OutputError(
                     f"{path} holds the violations of another run, whose checkpoint is not this one",
-                    hint="go on with that checkpoint, name another path, or let the job rebuild the table",
+                    hint="go on with that checkpoint, or name another path for the sink",
                 )
             self._close_all(name, batch)
         elif last.batch_id >= batch.id:
             raise OutputError(
                 f"{path} is ahead of the checkpoint: it holds batch {last.batch_id}, this would be {batch.id}",
-                hint="the checkpoint is older than the table: restore both from one time, or let the job rebuild them",
+                hint="the checkpoint is older than the table: restore both from one time, or start both anew",
             )
 
     def _close_all(self, name: str, batch: Batch) -> None:

@@ -71,13 +71,13 @@ def _dead(run: SavedRun) -> int:
     return len(BitMap.deserialize(bytes(run.dead))) if run.dead is not None else 0
 
 
-def skew(lines: Iterable[Held]) -> float:
-    """How many times the average the fullest shard holds; 1 where all hold the same."""
+def skew(lines: Iterable[Held], shards: int) -> float:
+    """How many times the average of all shards, empty ones too, the fullest holds; 1 where all hold the same."""
     rows: dict[int, int] = {}
     for line in lines:
         rows[line.shard] = rows.get(line.shard, 0) + line.rows
     total = sum(rows.values())
-    return max(rows.values()) * len(rows) / total if total else 1.0
+    return max(rows.values()) * shards / total if total else 1.0
 
 
 def orphans(manifests: Iterable[Manifest], store: RunStore, older_than: float) -> list[tuple[str, int]]:

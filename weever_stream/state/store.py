@@ -115,6 +115,9 @@ class RunStore:
             raise StateError(f"the run file {file.name} cannot be read: {reason}", hint=_HINT) from None
         if file.name not in self._checked:
             if len(content) != file.length or zlib.crc32(content) != file.crc:
+                if not self._local:  # what is fetched next may be whole again
+                    with suppress(OSError):
+                        path.unlink()
                 raise StateError(f"the run file {file.name} in {self._root} is torn or was changed", hint=_HINT)
             self._checked.add(file.name)
         return content

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from weever_stream.errors import DataError
 from weever_stream.sinks.batch import DELTA_COLUMNS, REJECT_COLUMNS, Batch
-from weever_stream.stream.detect import net, unpacked
+from weever_stream.stream.deltas import net, unpacked
 from weever_stream.stream.operator import ASIDE, DELTAS, REJECTS, TALLY, unpack_rejects
 from weever_stream.stream.position import planned, read_text
 from weever_stream.stream.progress import BatchReport

@@ -47,14 +47,12 @@ def planned(spark: SparkSession, checkpoint: str, batch: int) -> Planned:
 def told(offset: dict[str, Any]) -> dict[str, Any]:
     """An offset in the words of its source.
 
-    A Delta offset names the version that is read next with a negative index; a version that is read in part (a very
-    large commit under a limit of files) has the index of its last file.
+    A Delta offset names a version and the last file read of it; with a negative index it is the version that is read
+    next. Delta reads a commit whole, but for one of more files than `maxFilesPerTrigger` that holds no change files.
     """
     if "reservoirVersion" in offset:
         version, index = int(offset["reservoirVersion"]), int(offset.get("index", -1))
-        if index < 0:
-            return {"version": version - 1}
-        return {"version": version, "file": index}
+        return {"version": version - 1 if index < 0 else version}
     if "logOffset" in offset:
         return {"files": int(offset["logOffset"])}
     return offset

@@ -89,7 +89,8 @@ class Ledger:
 
     def stale(self) -> int:
         """Changes that did nothing because something newer was held."""
-        return sum(tally.became.get("stale", 0) for tally in self.shards.values())
+        became = [tally.became for tally in self.shards.values()]
+        return sum(counts.get("stale", 0) - counts.get("superseded", 0) for counts in became)
 
     def note(self, report: BatchReport) -> None:
         """Publishes that a batch is complete: its position, and what is open since."""

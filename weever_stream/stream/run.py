@@ -7,6 +7,7 @@ files and notes.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from weever_stream.sinks import open_dead_letters, open_sinks
 from weever_stream.state.notes import Notes
 from weever_stream.state.store import StoreOptions
 from weever_stream.stream.batches import Batches
-from weever_stream.stream.detect import applied, needed, setup_for
+from weever_stream.stream.deltas import applied, needed, setup_for
 from weever_stream.stream.progress import Ledger
 from weever_stream.stream.saved import ABOUT, about
 
@@ -45,6 +46,16 @@ class Running:
     query: StreamingQuery
     setup: Setup
     batches: Batches
+
+    def stop(self, after: int | None = None, patience: float = 30.0) -> None:
+        """Stops the query. `after`: a batch that has been written; Spark commits it first, or it would be repeated."""
+        until = time.monotonic() + patience
+        while after is not None and self.query.isActive and time.monotonic() < until:
+            progress = self.query.lastProgress
+            if progress is not None and progress["batchId"] >= after:
+                break
+            time.sleep(0.02)
+        self.query.stop()
 
 
 def folder(checkpoint: str) -> str:
