@@ -256,7 +256,7 @@ def _against(rows: int) -> list[Line]:
     for rule in ("phi8", "phi10"):
         say(f"{rule}: {rows:,} rows in state, batches of {_BATCH:,}")
         mine, other = (
-            call("stream.ours", rules=[rule], rows=rows, batches=8),
+            call("stream.ours", rules=[rule], rows=rows, batches=5),
             call("stream.join", rule=rule, rows=rows, batches=5),
         )
         pairs = [[one["pairs"] for one in side["batches"]][:5] for side in (mine, other)]

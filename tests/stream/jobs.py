@@ -26,7 +26,7 @@ RULES = {
     "dependency": {"fd": "a -> c"},
     "crossed": {"deny": "t.a = s.b and t.b = s.a and t.c != s.c"},
     "no_equality": {"deny": "t.n < s.n and t.f > s.f"},
-    "one_row": {"deny": "t.n > t.a and t.b = 0"},
+    "one_row": {"deny": "t.n > t.a"},
     "spread_out": {"deny": "t.c = s.c and t.n < s.n and t.b > s.b", "spread": 2},
 }
 """A shard for each row, two of them, a grid without a key, rows alone, a grid with one."""

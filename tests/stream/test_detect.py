@@ -15,7 +15,7 @@ import pytest
 
 from tests.stream.jobs import COLUMNS, RULES, truth
 from tests.stream.test_files_stream import SWAP_RULES, Feed, Folder, Swaps, lines_of, together
-from weever_stream.errors import DataError, RuleError
+from weever_stream.errors import DataError
 from weever_stream.rules import read_rules_text
 from weever_stream.stream import detect
 from weever_stream.stream.deltas import net
@@ -37,7 +37,7 @@ def changes(spark: SparkSession, folder: Folder, each: int = 1000) -> DataFrame:
 
 def test_the_name_is_the_function_however_it_is_imported():
     import weever_stream.stream.deltas
-    import weever_stream.stream.run  # noqa: F401 - loads the module that defines it
+    import weever_stream.stream.run
 
     assert weever_stream.stream.detect is weever_stream.stream.deltas.detect
     assert callable(detect)
@@ -95,9 +95,9 @@ def test_what_cannot_run_is_told_before_a_query_starts(spark: SparkSession, tmp_
     store = str(tmp_path / "runs")
     with pytest.raises(DataError, match="no key"):
         detect(frame, ["t.a = s.a and t.c != s.c"], store=store)
-    with pytest.raises((DataError, RuleError), match="idd"):
+    with pytest.raises(DataError, match="idd"):
         detect(frame, ["t.a = s.a and t.c != s.c"], store=store, key="idd")
-    with pytest.raises((DataError, RuleError), match="zip"):
+    with pytest.raises(DataError, match="zip"):
         detect(frame, ["t.zip = s.zip and t.c != s.c"], store=store, key="id")
     with pytest.raises(DataError, match="_commit_version"):
         detect(frame.drop("_commit_version"), ["t.a = s.a and t.c != s.c"], store=store, key="id")

@@ -111,7 +111,7 @@ def together(commits: Iterable[Iterable[Record]]) -> list[Record]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_the_open_set_is_the_same_however_a_feed_is_cut_repeated_or_shuffled(
     spark: SparkSession, tmp_path: Path, seed: int
 ):
@@ -125,20 +125,18 @@ def test_the_open_set_is_the_same_however_a_feed_is_cut_repeated_or_shuffled(
     ways = {
         "in-one-batch": stream_of(spark, tmp_path, "one", [records]),
         "in-batches": stream_of(
-            spark, tmp_path, "some", [together(commits[at : at + 8]) for at in range(0, 40, 8)], each=True
+            spark, tmp_path, "some", [together(commits[at : at + 10]) for at in range(0, 40, 10)], each=True
         ),
-        "files-twice": stream_of(
-            spark, tmp_path, "twice", [records[:50], records[30:], records[10:60], records], each=True
-        ),
-        "shuffled": stream_of(spark, tmp_path, "shuffled", cut(shuffled, 4), each=True, inline_bytes=0),
-        "shuffled-and-twice": stream_of(spark, tmp_path, "both", cut(doubled, 3), each=True),
+        "files-twice": stream_of(spark, tmp_path, "twice", [records[:50], records[30:], records], each=True),
+        "shuffled": stream_of(spark, tmp_path, "shuffled", cut(shuffled, 3), each=True, inline_bytes=0),
+        "shuffled-and-twice": stream_of(spark, tmp_path, "both", cut(doubled, 2), each=True),
     }
     expected = truth(spark, feed.table.values(), ways["shuffled"].rules)
     assert {rule for rule, _, _ in expected} == set(RULES), "every rule has something to say"
     for way, stream in ways.items():
         stream.run()
         assert stream.kept.open == expected, way
-    assert len(ways["in-batches"].reports) >= 5
+    assert len(ways["in-batches"].reports) == 4
     assert ways["in-batches"].reports[-1].changes > 0
     assert ways["shuffled"].reports[-1].stale > 0
 
@@ -146,12 +144,13 @@ def test_the_open_set_is_the_same_however_a_feed_is_cut_repeated_or_shuffled(
 def test_a_feed_in_batches_leads_to_the_truth_and_repeating_it_changes_nothing(spark: SparkSession, tmp_path: Path):
     feed = Feed(11)
     commits = feed.commits(24)
-    stream = stream_of(spark, tmp_path, "feed", [together(commits[:12]), together(commits[12:])], each=True)
+    some = {name: RULES[name] for name in ("dependency", "no_equality")}
+    stream = stream_of(spark, tmp_path, "feed", [together(commits[:12]), together(commits[12:])], rules=some)
     stream.run()
     assert stream.kept.open == truth(spark, feed.table.values(), stream.rules)
     Folder(tmp_path / "feed").add(reversed(together(commits)))
     stream.run()
-    assert [(report.added, report.removed) for report in stream.reports[2:]] == [(0, 0)]
+    assert [(report.added, report.removed) for report in stream.reports[1:]] == [(0, 0)]
     assert stream.kept.open == truth(spark, feed.table.values(), stream.rules)
 
 
@@ -218,7 +217,7 @@ def test_a_violation_that_only_moves_is_one_after_every_batch(tmp_path: Path, im
         Swaps(4),
         Simulation(setup_of(rules, schema, ("id",), tmp_path, shards=5, spread=spread), check=False),
     )
-    for number in range(60):
+    for number in range(25):
         changes: list[Change] = []
         for old, new in swaps.commit() if number else swaps.first():
             if old is not None and images:
@@ -233,10 +232,10 @@ def test_a_violation_that_only_moves_is_one_after_every_batch(tmp_path: Path, im
 def test_no_batch_of_a_running_job_shows_a_count_that_never_was(spark: SparkSession, tmp_path: Path):
     swaps = Swaps(9)
     files = [lines_of(swaps.first(), 1, images=True)]
-    files += [lines_of(swaps.commit(), swaps.version, images=bool(at % 2)) for at in range(12)]
+    files += [lines_of(swaps.commit(), swaps.version, images=bool(at % 2)) for at in range(9)]
     stream = stream_of(spark, tmp_path, "swaps", files, each=True, rules=SWAP_RULES)
     stream.run()
-    assert len(stream.kept.counts) == 13
+    assert len(stream.kept.counts) == 10
     assert all(counts == dict.fromkeys(SWAP_RULES, 1) for counts in stream.kept.counts)
     assert all(report.open == dict.fromkeys(SWAP_RULES, 1) for report in stream.reports)
     assert stream.kept.open == truth(spark, [swaps.row(key) for key in range(swaps.rows)], stream.rules)

@@ -36,6 +36,12 @@ __all__ = ["DeltaFeed", "read_commits"]
 
 _CHANGES = {"insert": PUT, "update_postimage": PUT, "update_preimage": DROP, "delete": DROP}
 _PROPERTY = "delta.enableChangeDataFeed"
+_MISSING = (
+    "DELTA_MISSING_DELTA_TABLE",
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "DELTA_TABLE_NOT_FOUND",
+    "DELTA_PATH_DOES_NOT_EXIST",
+)
 _MAPPING = "delta.columnMapping.mode"
 _OTHERS_MAY_CHANGE = {"allowSourceColumnRename": "always", "allowSourceColumnDrop": "always"}
 
@@ -87,6 +93,8 @@ class DeltaFeed:
         try:
             (detail,) = self._spark.sql(f"DESCRIBE DETAIL {self._name}").collect()
         except AnalysisException as error:
+            if error.getCondition() in _MISSING:
+                raise DataError(f"there is no Delta table {where}", hint="check the path or the name") from None
             raise DataError(
                 f"{where} is not a Delta table that can be read: {error.getCondition() or 'no reason given'}",
                 hint="check the path or the name, and that the session has Delta's extension",

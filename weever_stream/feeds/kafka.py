@@ -32,6 +32,8 @@ def reader_options(source: KafkaSource) -> dict[str, str]:
     """What Spark's Kafka reader is told. Secrets are in the clear: hand it over at once."""
     return {
         "failOnDataLoss": "true",
+        # A topic that is read from its beginning must not come in one batch.
+        "maxOffsetsPerTrigger": "1000000",
         "kafka.fetch.max.wait.ms": "10",
         **revealed({"kafka.bootstrap.servers": source.servers}),
         "subscribe": source.topic,

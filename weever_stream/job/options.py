@@ -33,6 +33,9 @@ __all__ = [
 ]
 
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
 def _plain(value: object) -> object:
     """A name or path that was filled in from the environment: no secret, so it may be shown."""
     return value.reveal() if isinstance(value, Secret) else value
@@ -40,7 +43,7 @@ def _plain(value: object) -> object:
 
 def _absolute(path: str) -> str:
     """Local paths start at the current folder; Spark and Delta would each take their own view of that."""
-    return path if "://" in path or path.startswith("file:") else os.path.abspath(os.path.expanduser(path))
+    return path if _SCHEME.match(path) else os.path.abspath(os.path.expanduser(path))
 
 
 Text = Annotated[str, BeforeValidator(_plain), Field(min_length=1)]
@@ -151,6 +154,8 @@ class Rejects(_Options):
 
     max_share: Annotated[float, Field(ge=0, le=1)] = 0.1
     """The job stops when a larger share of a batch is rejected."""
+    judged_from: Annotated[int, Field(ge=1)] = 100
+    """Batches of fewer records are not judged: one bad record in a quiet hour is no reason to stop."""
     sink: DeadLetters | None = None
     """Where they go; JSON files beside the checkpoint if nothing is said."""
 

@@ -20,7 +20,7 @@ from weever_stream.errors import DataError, did_you_mean
 from weever_stream.feeds.changes import CONTROL, WORDS
 from weever_stream.rules.types import ColumnType
 from weever_stream.state.store import StoreOptions
-from weever_stream.stream.operator import DELTAS, OUTPUT, ROUTED, STATE, router, unpacker, worker
+from weever_stream.stream.operator import DELTAS, OUTPUT, REJECTS, ROUTED, STATE, router, unpacker, worker
 from weever_stream.stream.setup import Setup
 
 if TYPE_CHECKING:
@@ -50,17 +50,21 @@ def detect(
 ) -> DataFrame:
     """The deltas of a stream of changes, one row for each violation that a batch added or removed.
 
-    `store` is a folder for run files, best beside the checkpoint of the query; it belongs to that query alone.
+    `store` is a folder for run files, best beside the checkpoint of the query; it belongs to that query alone. A change
+    that cannot be read (no key, an unknown `_change_type`) fails the query: filter such rows out before.
     """
     from weever_stream.detect.detector import rule_file
     from weever_stream.feeds.delta import read_commits
+    from weever_stream.feeds.readings import check_names
     from weever_stream.feeds.types import schema_of_spark
 
     file = rule_file(rules)
     names = (key,) if isinstance(key, str) else tuple(key or file.key)
-    found = file.schema(schema_of_spark(changes.schema))
+    given = schema_of_spark(changes.schema)
+    found = file.schema(given)
     columns = needed(file, names)
-    frame = read_commits(changes, columns, names, schema_of_spark(changes.schema), file.columns, WORDS)
+    check_names(["_change_type", "_commit_version", *columns], given, "the frame of changes")
+    frame = read_commits(changes, columns, names, given, file.columns, WORDS)
     setup = setup_for(
         file,
         names,
@@ -72,7 +76,7 @@ def detect(
         remember_drops=remember_drops,
     )
     pieces = applied(frame, setup)
-    return unpacked(pieces, setup).drop("moving")
+    return unpacked(pieces, setup, strict=True).drop("moving")
 
 
 def needed(file: RuleFile, key: Sequence[str]) -> list[str]:
@@ -121,9 +125,10 @@ def applied(frame: DataFrame, setup: Setup) -> DataFrame:
     return routed.groupBy("shard").applyInPandasWithState(worker(setup), OUTPUT, STATE, "append", "NoTimeout")
 
 
-def unpacked(pieces: DataFrame, setup: Setup) -> DataFrame:
-    """Violations in full, with `moving` behind their columns."""
-    told = pieces.where(F.col("kind") == DELTAS).select("rule", "sign", "moving", "body")
+def unpacked(pieces: DataFrame, setup: Setup, *, strict: bool = False) -> DataFrame:
+    """Violations in full, with `moving` behind their columns. `strict`: what was rejected fails the query."""
+    kinds = [DELTAS, REJECTS] if strict else [DELTAS]
+    told = pieces.where(F.col("kind").isin(kinds)).select("kind", "rule", "sign", "pairs", "moving", "body")
     return told.mapInArrow(unpacker(setup), _UNPACKED)
 
 

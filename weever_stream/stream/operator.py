@@ -18,6 +18,7 @@ import pyarrow as pa
 from weever_stream.detect.pairs import PAIRS_A_PIECE, unpack_pairs
 from weever_stream.detect.sections import ipc, read_ipc
 from weever_stream.detect.violations import OUTPUT_SCHEMA
+from weever_stream.errors import DataError
 from weever_stream.feeds.changes import CHANGE, CLEAR, PUT, PUT_ANYWHERE
 from weever_stream.stream.messages import joined_tables
 from weever_stream.stream.routing import Router, split_rejects
@@ -174,8 +175,11 @@ def unpacker(setup: Setup) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.R
         held: list[pa.RecordBatch] = []
         rows = 0
         for batch in batches:
-            columns = [batch.column(name).to_pylist() for name in ("rule", "sign", "moving")]
-            for rule, sign, moving, body in zip(*columns, batch.column("body"), strict=True):
+            columns = [batch.column(name).to_pylist() for name in ("kind", "pairs", "rule", "sign", "moving")]
+            for kind, n, rule, sign, moving, body in zip(*columns, batch.column("body"), strict=True):
+                if kind == REJECTS:
+                    reason = read_ipc(body.as_buffer()).column(0)[0].as_py()
+                    raise DataError(f"{n} changes cannot be read, the first because {reason}")
                 told = unpack_pairs(rules[rule], key, "added" if sign > 0 else "removed", body.as_buffer())
                 moves = pa.array([moving] * told.num_rows, pa.bool_())
                 held.append(pa.RecordBatch.from_arrays([*told.columns, moves], schema=_UNPACKED))

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from weever_stream.state.notes import Notes
 
-__all__ = ["BatchReport", "Ledger", "ShardTally"]
+__all__ = ["PROGRESS", "BatchReport", "Ledger", "ShardTally"]
 
-_NAME = "progress.json"
+PROGRESS = "progress.json"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Ledger:
     def __init__(self, notes: Notes, rules: Sequence[str]) -> None:
         self._notes = notes
         self._rules = list(rules)
-        noted = notes.read(_NAME) or {}
+        noted = notes.read(PROGRESS) or {}
         self.shards = {int(shard): ShardTally.of(told) for shard, told in noted.get("shards", {}).items()}
 
     def take(self, shard: int, body: bytes) -> ShardTally:
@@ -95,4 +95,4 @@ class Ledger:
     def note(self, report: BatchReport) -> None:
         """Publishes that a batch is complete: its position, and what is open since."""
         shards = {str(shard): vars(tally) for shard, tally in sorted(self.shards.items())}
-        self._notes.write(_NAME, {**report.to_json(), "shards": shards})
+        self._notes.write(PROGRESS, {**report.to_json(), "shards": shards})

@@ -19,7 +19,7 @@ from weever_stream.state.notes import Notes
 from weever_stream.state.store import StoreOptions
 from weever_stream.stream.batches import Batches
 from weever_stream.stream.deltas import applied, needed, setup_for
-from weever_stream.stream.progress import Ledger
+from weever_stream.stream.progress import PROGRESS, Ledger
 from weever_stream.stream.saved import ABOUT, about
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def start(
         ledger=Ledger(notes, names),
         observe=observe,
     )
+    notes.write(ABOUT, about(setup, job))
     writer = applied(frame, setup).writeStream.queryName(f"weever {job.file.table}").foreachBatch(batches)
     writer = writer.option("checkpointLocation", checkpoint)
     if once:
@@ -103,6 +104,7 @@ def set_up(spark: SparkSession, job: Job) -> tuple[Setup, Any]:
     file = job.file
     tracking = f"{folder(job.state.checkpoint)}/schema"
     feed = open_feed(spark, job.source, file.key, file.columns, tracking=tracking)
+    file.bind(file.schema(feed.schema))  # first, because it says in which rule and line a column is missing
     frame = feed.changes(needed(file, file.key))
     setup = setup_for(
         file,
@@ -137,25 +139,33 @@ def _store(job: Job, uri: str) -> StoreOptions:
 
 
 def _guard(notes: Notes, setup: Setup, job: Job) -> None:
-    """Refuses a checkpoint that was made for something else; notes what a new one is made for."""
-    now = about(setup, job)
-    before = notes.read(ABOUT)
-    if before is None:
-        notes.write(ABOUT, now)
+    """Refuses a checkpoint that was made for something else. One without a finished batch was made for nothing yet."""
+    before, now = notes.read(ABOUT), about(setup, job)
+    if before is None or notes.read(PROGRESS) is None:
         return
-    for name in ("format", "source", "key", "shards", "rules", "state"):
+    for name, what in _WORDS.items():
         if before.get(name) != now[name]:
-            old, new = (_shown(name, one.get(name)) for one in (before, now))
-            raise StateError(
-                f"the checkpoint {job.state.checkpoint} was made for other {_WORDS.get(name, name)}: {old}, now {new}",
-                hint=_RESTART,
-            )
+            told = _difference(before.get(name), now[name])
+            raise StateError(f"the checkpoint {job.state.checkpoint} was made for {what}: {told}", hint=_RESTART)
 
 
-_WORDS = {"format": "releases", "state": "rules or column types", "source": "kinds of source", "key": "keys"}
+_WORDS = {
+    "format": "another release",
+    "source": "another kind of source",
+    "key": "another key",
+    "shards": "another number of shards",
+    "rules": "other rules",
+    "state": "other rules or column types",
+}
 
 
-def _shown(name: str, value: Any) -> str:
-    if name == "rules" and isinstance(value, dict):
-        return ", ".join(sorted(value)) or "none"
+def _difference(old: Any, new: Any) -> str:
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return f"{_listed(old)}, now {_listed(new)}"
+    changed = [f"{name} is another rule" for name in sorted(old.keys() & new.keys()) if old[name] != new[name]]
+    gone = [f"{name} is gone" for name in sorted(old.keys() - new.keys())]
+    return ", ".join([*changed, *gone, *(f"{name} is new" for name in sorted(new.keys() - old.keys()))])
+
+
+def _listed(value: Any) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)
