@@ -36,7 +36,7 @@ def test_a_file_is_named_by_its_content_and_read_back(tmp_path: Path):
     assert runs.write("00001/0000000007-ab", PARTS) == file, "a task that runs twice writes the same file"
     assert runs.write("00001/0000000007-ab", [b"else"]).name != file.name
     assert [name for name, _, _ in store(tmp_path).listed() if name == file.name] == [file.name]
-    assert runs.delete([file.name, file.name, "00001/never.run"]) == 1
+    assert runs.delete([file.name, file.name, "00001/never.run"]) == [file.name, file.name, "00001/never.run"]
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "shorter", "longer", "flipped", "a folder"])

@@ -280,7 +280,8 @@ def test_lines_that_cannot_be_read_become_dead_letters_and_the_job_goes_on(spark
 
 
 def test_too_many_lines_that_cannot_be_read_stop_the_job_and_are_kept(spark: SparkSession, tmp_path: Path):
-    stream = stream_of(spark, tmp_path, "feed", [[*GOOD, *BAD]], rules={"dependency": RULES["dependency"]})
+    rules, strict = {"dependency": RULES["dependency"]}, {"rejects": {"judged_from": 22}}
+    stream = stream_of(spark, tmp_path, "feed", [[*GOOD, *BAD]], rules=rules, source=strict)
     error = told([str(stream.fail())])
     assert isinstance(error, DataError)
     assert error.message == "4 of 22 records cannot be read, more than a share of 0.1"

@@ -92,7 +92,7 @@ def test_orphans_and_notes_are_found_on_s3(s3: ObjectStore, tmp_path: Path):
     file = runs.write("00000/1", [b"left behind"])
     assert orphans([], runs, 3600) == []
     assert orphans([], runs, -60) == [(file.name, 11)]
-    assert runs.delete([file.name]) == 1
+    assert runs.delete([file.name]) == [file.name]
     assert list(runs.listed()) == []
 
 

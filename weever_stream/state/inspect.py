@@ -6,6 +6,7 @@ every run and asserts every invariant, which reads all of the state.
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -83,11 +84,24 @@ def skew(lines: Iterable[Held], shards: int) -> float:
 def orphans(manifests: Iterable[Manifest], store: RunStore, older_than: float) -> list[tuple[str, int]]:
     """Files that no manifest names, with their lengths: left by tasks that failed or ran twice.
 
-    Younger ones than `older_than` seconds may belong to a batch under way and are left alone.
+    Those of a batch later than all manifests belong to one that is under way, however long it takes; younger ones than
+    `older_than` seconds may. Both are left alone.
     """
-    needed = {name for manifest in manifests for name in manifest.files()}
+    known = list(manifests)
+    needed = {name for manifest in known for name in manifest.files()}
+    newest = max((manifest.batch for manifest in known), default=-1)
     before = time.time() - older_than
-    return [(name, length) for name, length, changed in store.listed() if name not in needed and changed < before]
+    return [
+        (name, length)
+        for name, length, changed in store.listed()
+        if name not in needed and changed < before and _batch_of(name) <= newest
+    ]
+
+
+def _batch_of(name: str) -> int:
+    """The batch that wrote a run file, from its name; what is none of ours belongs to no batch."""
+    found = re.match(r"\d+/(\d+)-", name)
+    return int(found[1]) if found else -1
 
 
 def verify(

@@ -114,6 +114,7 @@ class Keeper:
         still = after.files()
         after.retired += [(batch, name) for name in sorted(before.files() - still)]
         self._forget(after, batch)
+        self._unmap(f"{number:05d}/", after)
         return after
 
     def _saved(self, stem: str, run: Run, opened: Opened, room: int) -> SavedRun:
@@ -130,18 +131,20 @@ class Keeper:
         return SavedRun(len(run), has_tree, dead, self._file(stem, run, sections))
 
     def _file(self, stem: str, run: Run, sections: list[tuple[str, Section]]) -> StoredFile:
-        file = self._store.write(stem, pieces(_RUN_FILE, {"rows": len(run)}, sections))
-        self._mapped[file.name] = Run(0, run.table, run.order, run.trees)
-        return file
+        return self._store.write(stem, pieces(_RUN_FILE, {"rows": len(run)}, sections))
+
+    def _unmap(self, prefix: str, manifest: Manifest) -> None:
+        """Lets go of a shard's files that its manifest needs no longer; a mapping would keep their space."""
+        live = manifest.live()
+        for name in [name for name in self._mapped if name.startswith(prefix) and name not in live]:
+            del self._mapped[name]
+        self._store.evict(prefix, live)
 
     def _forget(self, manifest: Manifest, batch: int) -> None:
         """Deletes files that no batch to which Spark can return needs."""
         old = [name for since, name in manifest.retired if since <= batch - self._retain_batches]
         if old:
-            self._store.delete(old)
-            for name in old:
-                self._mapped.pop(name, None)
-            gone = set(old)
+            gone = set(self._store.delete(old))
             manifest.retired = [(since, name) for since, name in manifest.retired if name not in gone]
 
 

@@ -116,10 +116,13 @@ class Manifest:
                 [(int(batch), str(file)) for batch, file in contents["retired"]],
             )
 
+    def live(self) -> set[str]:
+        """The names of the files that it needs."""
+        return {run.file.name for state in self.families.values() for run in state.runs if run.file}
+
     def files(self) -> set[str]:
         """The names of all files that it needs or still lists."""
-        needed = {run.file.name for state in self.families.values() for run in state.runs if run.file}
-        return needed | {name for _, name in self.retired}
+        return self.live() | {name for _, name in self.retired}
 
 
 def _family(listed: dict[str, Any], sections: list[memoryview]) -> FamilyState:

@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pyarrow as pa
 from pyarrow import fs
@@ -79,28 +80,38 @@ class RunStore:
             raise OutputError(
                 f"the run file {name} could not be written to {self._root}: {reason}", hint="check its space and rights"
             ) from None
+        if self._local:
+            self._checked.add(name)
         return StoredFile(name, length, crc)
 
     def _write_local(self, name: str, parts: list[Section]) -> None:
-        target = Path(self._root, name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
-            with beside.open("wb") as out:
-                out.writelines(parts)
-            beside.replace(target)
-        except BaseException:
-            with suppress(OSError):
-                beside.unlink()
-            raise
+        _put(Path(self._root, name), parts)
 
     def _write_remote(self, name: str, parts: list[Section]) -> None:
         path = f"{self._root}/{name}"
-        if self._fs.type_name == "hdfs":
-            self._fs.create_dir(path.rpartition("/")[0], recursive=True)
-        with self._fs.open_output_stream(path) as out:
-            for part in parts:
-                out.write(part)
+        there = self._fs.get_file_info(path)
+        if there.type == fs.FileType.NotFound or there.size != sum(map(len, parts)):
+            renamed = self._fs.type_name == "hdfs"  # which shows a file while it is written; object stores do not
+            beside = f"{path}.{uuid4().hex}.tmp" if renamed else path
+            if renamed:
+                self._fs.create_dir(path.rpartition("/")[0], recursive=True)
+            with self._fs.open_output_stream(beside) as out:
+                for part in parts:
+                    out.write(part)
+            if renamed:
+                self._fs.move(beside, path)
+        _put(self._cached(name), parts)  # this host is likely to read it next
+
+    def _cached(self, name: str) -> Path:
+        return self._cache / f"{zlib.crc32(self._root.encode()):08x}" / name
+
+    def evict(self, prefix: str, live: set[str]) -> None:
+        """Deletes local copies of remote files under a prefix that are not needed any more."""
+        folder = self._cached(prefix)
+        for path in folder.glob("*.run") if not self._local else ():
+            if f"{prefix.rstrip('/')}/{path.name}" not in live:
+                with suppress(OSError):
+                    path.unlink()
 
     def read(self, file: StoredFile) -> memoryview:
         """The content of a file, mapped."""
@@ -124,27 +135,31 @@ class RunStore:
 
     def _fetched(self, file: StoredFile) -> Path:
         """The local copy of a remote file, made if it is not there."""
-        copy = self._cache / f"{zlib.crc32(self._root.encode()):08x}" / file.name
+        copy = self._cached(file.name)
         if not (copy.exists() and copy.stat().st_size == file.length):
             copy.parent.mkdir(parents=True, exist_ok=True)
-            beside = copy.with_name(f".{copy.name}.{os.getpid()}.tmp")
+            beside = copy.with_name(f".{copy.name}.{uuid4().hex}.tmp")
             with self._fs.open_input_stream(f"{self._root}/{file.name}") as source, beside.open("wb") as out:
                 while block := source.read(8 << 20):
                     out.write(block)
             beside.replace(copy)
         return copy
 
-    def delete(self, names: Iterable[str]) -> int:
-        """Deletes files that are there; how many."""
-        gone = 0
+    def delete(self, names: Iterable[str]) -> list[str]:
+        """Deletes files, as far as it can be done now: what could not be deleted may be tried again. Which are gone."""
+        gone = []
         for name in names:
-            with suppress(FileNotFoundError):
+            try:
                 self._fs.delete_file(f"{self._root}/{name}")
-                gone += 1
+            except FileNotFoundError:
+                pass
+            except OSError:
+                continue
+            gone.append(name)
             self._checked.discard(name)
             if not self._local:
                 with suppress(OSError):
-                    (self._cache / f"{zlib.crc32(self._root.encode()):08x}" / name).unlink()
+                    self._cached(name).unlink()
         return gone
 
     def listed(self) -> Iterator[tuple[str, int, float]]:
@@ -154,6 +169,22 @@ class RunStore:
             if info.type == fs.FileType.File:
                 changed = info.mtime.timestamp() if info.mtime else 0.0
                 yield info.path[len(self._root) :].lstrip("/"), info.size, changed
+
+
+def _put(target: Path, parts: list[Section]) -> None:
+    """A local file, whole or not at all. Its name says its content: one that is there stays."""
+    if target.exists() and target.stat().st_size == sum(map(len, parts)):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{target.name}.{uuid4().hex}.tmp")
+    try:
+        with beside.open("wb") as out:
+            out.writelines(parts)
+        beside.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise
 
 
 def opened(options: StoreOptions) -> tuple[bool, Any, str]:

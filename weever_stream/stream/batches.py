@@ -68,7 +68,7 @@ class Batches:
         counts: dict[str, int] = next(
             (json.loads(bytes(row.body)) for row in told if row.kind == TALLY and row.shard == ASIDE), {}
         )
-        deltas, added, removed = self._net(output, told)
+        deltas, moved, added, removed = self._net(output, told)
         try:
             batch = Batch(
                 id=number,
@@ -87,7 +87,8 @@ class Batches:
             for sink in self.sinks:
                 sink.write(batch)
         finally:
-            deltas.unpersist()
+            if moved is not None:
+                moved.unpersist()
         report = BatchReport(
             batch=number,
             position=when.position,
@@ -105,8 +106,8 @@ class Batches:
         self.ledger.note(report)
         self.observe(report)
 
-    def _net(self, output: DataFrame, told: list[Row]) -> tuple[DataFrame, int, int]:
-        """The deltas, and how many were added and removed."""
+    def _net(self, output: DataFrame, told: list[Row]) -> tuple[DataFrame, DataFrame | None, int, int]:
+        """The deltas, what of them is kept in memory, and how many were added and removed."""
         pairs = {(sign, moving): 0 for sign in (1, -1) for moving in (True, False)}
         for row in told:
             if row.kind == DELTAS:
@@ -114,12 +115,12 @@ class Batches:
         deltas = unpacked(output, self.setup)
         added, removed = (pairs[sign, True] + pairs[sign, False] for sign in (1, -1))
         if not (pairs[1, True] and pairs[-1, True]):
-            return deltas.drop("moving"), added, removed
+            return deltas.drop("moving"), None, added, removed
         moved = net(deltas.where("moving")).persist()
         left = {row.change: row.n for row in moved.groupBy("change").agg(F.count("*").alias("n")).collect()}
         whole = deltas.where("not moving").unionByName(moved).drop("moving")
         added, removed = pairs[1, False] + left.get("added", 0), pairs[-1, False] + left.get("removed", 0)
-        return whole, added, removed
+        return whole, moved, added, removed
 
     @cached_property
     def _query_id(self) -> str:

@@ -105,7 +105,7 @@ def setup_for(
 
 _STORED = {
     "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
-    "float": pa.float32(), "double": pa.float64(), "date": pa.date32(), "string": pa.string(),
+    "float": pa.float32(), "double": pa.float64(), "date": pa.date32(), "string": pa.large_string(),
     "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
 }  # fmt: skip
 
@@ -115,7 +115,7 @@ def _stored(kind: str) -> pa.DataType:
     if decimal := re.fullmatch(r"decimal\((\d+),(\d+)\)", kind):
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
     if re.match(r"(var)?char\(", kind):
-        return pa.string()
+        return pa.large_string()  # a shard may hold more than 2 GB of texts
     return pa.duration("us") if kind.startswith("interval ") else _STORED[kind]
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from weever_stream.index.arrays import Ints
 
-__all__ = ["PUT", "ROW", "SEQUENCE", "Message", "joined_tables"]
+__all__ = ["PUT", "ROW", "SEQUENCE", "Message", "joined_tables", "one_batch"]
 
 _FORMAT = Format(b"WEEVERMS", 1, "a message to a shard", "this is an error of ours; please report it")
 SEQUENCE, PUT, ROW = "_weever_sequence", "_weever_put", "_weever_row"
@@ -61,6 +61,12 @@ class Message:
 def joined_tables(tables: Sequence[pa.Table]) -> pa.Table:
     """Tables of one schema one below the other, in one piece."""
     return (tables[0] if len(tables) == 1 else pa.concat_tables(tables)).combine_chunks()
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """A table of at least one row in one piece."""
+    (batch,) = table.combine_chunks().to_batches()
+    return batch
 
 
 def _moved(table: pa.Table, name: str, by: int) -> pa.Table:

@@ -98,7 +98,8 @@ def worker(setup: Setup) -> Callable[[Any, Iterable[pd.DataFrame], Any], Iterato
         shard = int(key[0])
         bodies = [bytes(body) for frame in frames for body in frame["body"]]
         if shard == ASIDE:
-            yield _frame(_set_aside(bodies))
+            for row in _set_aside(bodies):
+                yield _frame([row])
             return
         context = TaskContext.get()
         batch = int((context.getLocalProperty("streaming.sql.batchId") if context else None) or 0)
@@ -151,14 +152,15 @@ def _bounded(shard: int, steps: Any) -> Any:
 
 def _set_aside(bodies: list[bytes]) -> list[tuple[Any, ...]]:
     """The counts of all changes of a batch, and its rejects."""
-    tables = [read_ipc(body) for body in bodies]
     counts: dict[str, int] = {}
-    for table in tables:
+    told: list[tuple[Any, ...]] = []
+    for body in bodies:
+        table = read_ipc(body)
         for name, n in json.loads(table.schema.metadata[b"counts"]).items():
             counts[name] = counts.get(name, 0) + n
-    told: list[tuple[Any, ...]] = [(TALLY, ASIDE, -1, 0, 0, False, json.dumps(counts).encode())]
-    rejects = joined_tables([table.replace_schema_metadata() for table in tables])
-    return [*told, (REJECTS, ASIDE, -1, 0, len(rejects), False, bytes(ipc(rejects)))] if len(rejects) else told
+        if len(table):
+            told.append((REJECTS, ASIDE, -1, 0, len(table), False, body))
+    return [(TALLY, ASIDE, -1, 0, 0, False, json.dumps(counts).encode()), *told]
 
 
 def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
@@ -198,7 +200,7 @@ def unpack_rejects(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     for batch in batches:
         for body in batch.column("body"):
             for rejects in read_ipc(body.as_buffer()).to_batches():
-                yield rejects.rename_columns(["reason", "origin", "record"])
+                yield pa.RecordBatch.from_arrays(rejects.columns, ["reason", "origin", "record"])
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -21,7 +21,7 @@ from weever_stream.feeds.changes import CHANGE, CLEAR, DROP, DROP_ANYWHERE, ORIG
 from weever_stream.feeds.changes import PUT as PUT_KNOWN
 from weever_stream.feeds.changes import SEQUENCE as CHANGE_SEQUENCE
 from weever_stream.index.arrays import as_arrow
-from weever_stream.stream.messages import PUT, ROW, SEQUENCE, Message
+from weever_stream.stream.messages import PUT, ROW, SEQUENCE, Message, one_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +75,7 @@ class Router:
         return np.concatenate(parts)
 
     def _family_visits(self, family: FamilyPlan, encoder: Encoder, table: pa.Table, where: Positions) -> Ints:
-        batch = _one_batch(table.select(family.routed.columns))
+        batch = one_batch(table.select(family.routed.columns))
         coded = encoder.rows(batch, np.ones(batch.num_rows, np.int64), drops=False)
         keys = _unsigned(coded.sides[-1].keys)
         if family.routed.one_row:
@@ -116,10 +116,6 @@ class Router:
         )
         drops = rows.select([*self._setup.key_names, SEQUENCE]).take(as_arrow(anywhere))
         return Message(rows.take(as_arrow(here)), visiting, drops.append_column(ROW, as_arrow(replaced)), clear)
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    return table.combine_chunks().to_batches()[0]
 
 
 def _unsigned(keys: Ints) -> Hashes:

@@ -21,7 +21,7 @@ from weever_stream.index.arrays import as_arrow
 from weever_stream.state.keeper import Keeper
 from weever_stream.state.manifest import Manifest
 from weever_stream.state.store import RunStore
-from weever_stream.stream.messages import PUT, ROW, SEQUENCE, Message
+from weever_stream.stream.messages import PUT, ROW, SEQUENCE, Message, one_batch
 from weever_stream.stream.routing import LEFT_ROLE, RIGHT_ROLE
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ class ShardWork:
             dropped = message.drops.take(as_arrow(gone))
             table = pa.concat_tables([table, _key_only(dropped, schema)])
             order = np.concatenate([order, 2 * dropped.column(SEQUENCE).to_numpy()])
-        batches = table.combine_chunks().to_batches()
-        return Visits(batches[0] if batches else pa.RecordBatch.from_pylist([], schema), order.astype(np.int64))
+        batch = one_batch(table) if table.num_rows else pa.RecordBatch.from_pylist([], schema)
+        return Visits(batch, order.astype(np.int64))
 
     def _cleared(self, shard: Shard, visits: Visits, clear: int) -> Visits:
         """A table that was emptied: what came before is dropped, held or not."""
@@ -133,11 +133,11 @@ class ShardWork:
                 old = old[part.dead.mask[old] == 0]
             keys = pa.Table.from_batches([part.table.take(as_arrow(old))])
             tables += _key_only(keys, visits.table.schema).to_batches()
-        together = pa.Table.from_batches(tables).combine_chunks().to_batches()
+        together = pa.Table.from_batches(tables)
         order = np.full(sum(table.num_rows for table in tables), 2 * clear, np.int64)
         order[: int(later.sum())] = visits.order[later]
         # A key that was put after the clearing and was held before it comes twice; the later one counts.
-        return Visits(together[0] if together else visits.table.slice(0, 0), order)
+        return Visits(one_batch(together) if together.num_rows else visits.table.slice(0, 0), order)
 
 
 def _key_only(keys: pa.Table, schema: pa.Schema) -> pa.Table:
