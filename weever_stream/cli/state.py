@@ -129,7 +129,8 @@ def _collect_garbage(
     store = RunStore(runs_of(job))
     files = orphans(found.values(), store, seconds)
     if not dry_run:
-        store.delete(name for name, _ in files)
+        gone = set(store.delete(name for name, _ in files))
+        files = [(name, size) for name, size in files if name in gone]
     if as_json:
         print(json.dumps({"deleted": not dry_run, "files": [name for name, _ in files]}, indent=1))
     else:

@@ -24,39 +24,53 @@ if TYPE_CHECKING:
     from weever_stream.detect.families import FamilyPlan
     from weever_stream.detect.found import Found
     from weever_stream.detect.sections import Section
+    from weever_stream.index.arrays import Ints
     from weever_stream.rules.model import Rule
 
 __all__ = ["PAIRS_A_PIECE", "pack_pairs", "unpack_pairs"]
 
 PAIRS_A_PIECE = 1 << 16
+_BYTES_A_PIECE = 64 << 20
+"""What the pairs of a piece may take when they are written out, about: texts of one column have a limit of 2 GB."""
 _FORMAT = Format(b"WEEVERPA", 1, "a piece of pairs", "this is an error of ours; please report it")
 
 
 def pack_pairs(found: Found, family: FamilyPlan) -> Iterator[tuple[int, bytes]]:
     """Pieces of bounded size, each with its number of pairs."""
-    rule = family.routed.rules[found.rule].rule
-    key = family.routed.key
-    columns = [*key, *(name for name in rule.columns if name not in key)]
     for at in range(0, len(found), PAIRS_A_PIECE):
-        some = slice(at, at + PAIRS_A_PIECE)
-        ours, left = np.unique(found.left_rows[some], return_inverse=True)
-        rows = found.left.take(ours, columns)
-        if found.right is None or found.right_rows is None:
-            yield len(left), _packed(rows, [("left", left.astype(np.int32).tobytes())])
-            continue
-        theirs, right = np.unique(found.right_rows[some], return_inverse=True)
+        yield from _piece(found, family, at, min(at + PAIRS_A_PIECE, len(found)))
+
+
+def _piece(found: Found, family: FamilyPlan, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Some of the pairs; in two halves if they would be too many bytes when they are written out."""
+    rule, key = family.routed.rules[found.rule].rule, family.routed.key
+    columns = [*key, *(name for name in rule.columns if name not in key)]
+    ours, left = np.unique(found.left_rows[begin:end], return_inverse=True)
+    rows, sides = found.left.take(ours, columns), [("left", left)]
+    if found.right is not None and found.right_rows is not None:
+        theirs, right = np.unique(found.right_rows[begin:end], return_inverse=True)
         rows = joined([rows, found.right.take(theirs, columns)])
-        right = right + len(ours)
-        if rule.symmetric:
-            keys = rows.select(list(key))
-            greater = left_is_greater(keys.take(as_arrow(left)), keys.take(as_arrow(right)), key)
-            if family.roles:
-                left, right = left[~greater], right[~greater]
-            else:
-                left, right = np.where(greater, right, left), np.where(greater, left, right)
-        if len(left):
-            both = [("left", left.astype(np.int32).tobytes()), ("right", right.astype(np.int32).tobytes())]
-            yield len(left), _packed(rows, both)
+        sides.append(("right", right + len(ours)))
+    if end - begin > 1 and rows.nbytes / rows.num_rows * len(sides) * (end - begin) > _BYTES_A_PIECE:
+        middle = (begin + end) // 2
+        yield from _piece(found, family, begin, middle)
+        yield from _piece(found, family, middle, end)
+        return
+    if rule.symmetric and len(sides) == 2:
+        left, right = _smaller_left(rows.select(list(key)), sides[0][1], sides[1][1], key, drop=family.roles)
+        sides = [("left", left), ("right", right)]
+    if len(sides[0][1]):
+        yield len(sides[0][1]), _packed(rows, [(name, side.astype(np.int32).tobytes()) for name, side in sides])
+
+
+def _smaller_left(
+    keys: pa.RecordBatch, left: Ints, right: Ints, key: Sequence[str], *, drop: bool
+) -> tuple[Ints, Ints]:
+    """Pairs with the smaller key on the left: others are turned, or left out where both orders are found."""
+    greater = left_is_greater(keys.take(as_arrow(left)), keys.take(as_arrow(right)), key)
+    if drop:
+        return left[~greater], right[~greater]
+    return np.where(greater, right, left), np.where(greater, left, right)
 
 
 def _packed(rows: pa.RecordBatch, places: list[tuple[str, bytes]]) -> bytes:

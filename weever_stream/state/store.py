@@ -100,7 +100,8 @@ class RunStore:
                     out.write(part)
             if renamed:
                 self._fs.move(beside, path)
-        _put(self._cached(name), parts)  # this host is likely to read it next
+        with suppress(OSError):  # this host is likely to read it next; if there is no room, it is fetched again
+            _put(self._cached(name), parts)
 
     def _cached(self, name: str) -> Path:
         return self._cache / f"{zlib.crc32(self._root.encode()):08x}" / name
@@ -172,9 +173,7 @@ class RunStore:
 
 
 def _put(target: Path, parts: list[Section]) -> None:
-    """A local file, whole or not at all. Its name says its content: one that is there stays."""
-    if target.exists() and target.stat().st_size == sum(map(len, parts)):
-        return
+    """A local file, whole or not at all."""
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f".{target.name}.{uuid4().hex}.tmp")
     try:
@@ -201,7 +200,7 @@ def opened(options: StoreOptions) -> tuple[bool, Any, str]:
         opened, path = fs.FileSystem.from_uri(f"{scheme}{options.uri[len(parts.scheme) :]}")
     except (pa.ArrowException, OSError, TypeError, ValueError) as error:
         raise StateError(
-            f"{scheme}://{parts.netloc} cannot be opened for run files: {type(error).__name__}",
+            f"{scheme}://{parts.hostname} cannot be opened for run files: {type(error).__name__}",
             hint="check `state.checkpoint` and the options under `state.filesystem`",
         ) from None
     return False, opened, path.rstrip("/")

@@ -141,7 +141,8 @@ class Batches:
     def _refuse_too_many(self, counts: dict[str, int]) -> None:
         """Stops the job when too large a share cannot be read: a feed of another kind, most likely."""
         rejected, all_of = counts.get("rejected", 0), counts.get("rejected", 0) + counts.get("changes", 0)
-        if all_of >= self.rejects.judged_from and rejected > self.rejects.max_share * all_of:
+        strict = self.rejects.max_share == 0
+        if (strict or all_of >= self.rejects.judged_from) and rejected > self.rejects.max_share * all_of:
             where = getattr(self.rejects.sink, "path", None) or f"{self.checkpoint}/weever/rejects"
             raise DataError(
                 f"{rejected} of {all_of} records cannot be read, more than a share of {self.rejects.max_share:g}",

@@ -42,7 +42,8 @@ _KNOWN = {
     ),
 }
 """What texts of Spark and its connectors mean, and what to do."""
-_SCHEMA = re.compile(r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_\w*SCHEMA|DELTA_STREAMING_METADATA_EVOLUTION")
+_SCHEMA = re.compile(r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_METADATA_EVOLUTION")
+"""What Delta says where a restart is all that is needed; other changes of a schema need a person."""
 _CLASS = re.compile(r"\b((?:[a-z]\w*\.)+[A-Z]\w*(?:Error|Exception))\b")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 

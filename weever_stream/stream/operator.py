@@ -20,7 +20,6 @@ from weever_stream.detect.sections import ipc, read_ipc
 from weever_stream.detect.violations import OUTPUT_SCHEMA
 from weever_stream.errors import DataError
 from weever_stream.feeds.changes import CHANGE, CLEAR, PUT, PUT_ANYWHERE
-from weever_stream.stream.messages import joined_tables
 from weever_stream.stream.routing import Router, split_rejects
 from weever_stream.stream.work import ShardWork
 
@@ -175,7 +174,7 @@ def unpacker(setup: Setup) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.R
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         key, rules = setup.key_names, [bound.rule for bound in setup.rules]
         held: list[pa.RecordBatch] = []
-        rows = 0
+        rows = size = 0
         for batch in batches:
             columns = [batch.column(name).to_pylist() for name in ("kind", "pairs", "rule", "sign", "moving")]
             for kind, n, rule, sign, moving, body in zip(*columns, batch.column("body"), strict=True):
@@ -185,12 +184,11 @@ def unpacker(setup: Setup) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.R
                 told = unpack_pairs(rules[rule], key, "added" if sign > 0 else "removed", body.as_buffer())
                 moves = pa.array([moving] * told.num_rows, pa.bool_())
                 held.append(pa.RecordBatch.from_arrays([*told.columns, moves], schema=_UNPACKED))
-                rows += told.num_rows
-                if rows >= PAIRS_A_PIECE:
-                    yield _joined(held)
-                    held, rows = [], 0
-        if held:
-            yield _joined(held)
+                rows, size = rows + told.num_rows, size + told.nbytes
+                if rows >= PAIRS_A_PIECE or size >= _BYTES_AT_ONCE:
+                    yield from _joined(held)
+                    held, rows, size = [], 0, 0
+        yield from _joined(held)
 
     return unpack
 
@@ -203,8 +201,9 @@ def unpack_rejects(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
                 yield pa.RecordBatch.from_arrays(rejects.columns, ["reason", "origin", "record"])
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else joined_tables([pa.Table.from_batches(batches)]).to_batches()[0]
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The same rows in as few batches as can be."""
+    return pa.Table.from_batches(batches).combine_chunks().to_batches() if len(batches) > 1 else batches
 
 
 _UNPACKED = OUTPUT_SCHEMA.append(pa.field("moving", pa.bool_()))

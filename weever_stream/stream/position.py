@@ -16,7 +16,7 @@ from weever_stream.errors import StateError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Planned", "planned", "read_text"]
+__all__ = ["Planned", "exists", "planned", "read_text"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,13 @@ def told(offset: dict[str, Any]) -> dict[str, Any]:
     if "logOffset" in offset:
         return {"files": int(offset["logOffset"])}
     return offset
+
+
+def exists(spark: SparkSession, path: str) -> bool:
+    """Whether there is a file or folder, on any file system that Spark reads."""
+    jvm: Any = spark._jvm
+    java_path = jvm.org.apache.hadoop.fs.Path(path)
+    return bool(java_path.getFileSystem(spark._jsc.hadoopConfiguration()).exists(java_path))
 
 
 def read_text(spark: SparkSession, path: str) -> str:

@@ -19,7 +19,8 @@ from weever_stream.state.notes import Notes
 from weever_stream.state.store import StoreOptions
 from weever_stream.stream.batches import Batches
 from weever_stream.stream.deltas import applied, needed, setup_for
-from weever_stream.stream.progress import PROGRESS, Ledger
+from weever_stream.stream.position import exists
+from weever_stream.stream.progress import Ledger
 from weever_stream.stream.saved import ABOUT, about
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def start(
     checkpoint = job.state.checkpoint.rstrip("/")
     setup, frame = set_up(spark, job)
     notes = Notes(notes_of(job))
-    _guard(notes, setup, job)
+    _guard(spark, notes, setup, job)
     names = [bound.rule.name for bound in setup.rules]
     batches = Batches(
         spark=spark,
@@ -138,10 +139,11 @@ def _store(job: Job, uri: str) -> StoreOptions:
     return StoreOptions(uri, plain, job.state.cache)
 
 
-def _guard(notes: Notes, setup: Setup, job: Job) -> None:
-    """Refuses a checkpoint that was made for something else. One without a finished batch was made for nothing yet."""
+def _guard(spark: SparkSession, notes: Notes, setup: Setup, job: Job) -> None:
+    """Refuses a checkpoint that was made for something else. One without any batch was made for nothing yet."""
     before, now = notes.read(ABOUT), about(setup, job)
-    if before is None or notes.read(PROGRESS) is None:
+    begun = exists(spark, f"{job.state.checkpoint.rstrip('/')}/offsets")
+    if before is None or not begun:
         return
     for name, what in _WORDS.items():
         if before.get(name) != now[name]:

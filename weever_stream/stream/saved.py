@@ -66,8 +66,10 @@ def saved_setup(job: Job, notes: StoreOptions, runs: StoreOptions) -> Setup:
 
 def manifests(spark: SparkSession, checkpoint: str) -> dict[int, Manifest]:
     """The manifest of every shard, as of the last batch that was committed."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
+    _ = spark.streams.active  # starts what Spark's state reader asks for, and what else only a stream would start
     try:
         rows = (
             spark.read.format("statestore")
@@ -75,9 +77,10 @@ def manifests(spark: SparkSession, checkpoint: str) -> dict[int, Manifest]:
             .selectExpr("key.shard as shard", "value.groupState.manifest as manifest")
             .collect()
         )
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
+        condition = error.getCondition() if isinstance(error, PySparkException) else None
         raise StateError(
-            f"the state under {checkpoint} cannot be read: {error.getCondition() or type(error).__name__}",
+            f"the state under {checkpoint} cannot be read: {condition or type(error).__name__}",
             hint=_NOTHING,
         ) from None
     return {

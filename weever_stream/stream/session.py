@@ -52,6 +52,8 @@ _OURS = _STATE | {
     "spark.python.worker.faulthandler.enabled": "true",
 }
 _AT_LAUNCH = {
+    # Spark looks for the reason of a stop with a regular expression: a long Python traceback needs a deep stack.
+    "spark.driver.extraJavaOptions": "-Xss4m",
     # No progress bar between the job's own lines. A JVM that Python starts turns it on, so this cannot come later.
     "spark.ui.showConsoleProgress": "false",
 }
