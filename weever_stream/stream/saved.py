@@ -48,7 +48,7 @@ def saved_setup(job: Job, notes: StoreOptions, runs: StoreOptions) -> Setup:
     found = schema_of(columns)
     types = tuple((name, kind) for name in noted["key"] if isinstance(kind := found[name], ColumnType))
     setup = Setup(
-        rules=job.file.bind({**found}),
+        rules=job.file.bind({**job.file.columns, **found}),  # columns may be declared that no rule reads
         key=types,
         columns=columns,
         shards=int(noted["shards"]),
