@@ -17,6 +17,7 @@ from benchmarks.children import ROOT
 from benchmarks.detector import compare_lines, single_lines
 from benchmarks.growth import growth_lines
 from benchmarks.results import Line, load, number
+from benchmarks.stream import against_lines, middle, share, snapshot_lines, stream_growth_lines
 from benchmarks.twenty import TWENTY, twenty_lines
 
 __all__ = ["write"]
@@ -147,6 +148,47 @@ def _growth(records: Records) -> str:
     return _table((*head, ""), rows)
 
 
+def _against(records: Records) -> str:
+    rows = []
+    for one, line in zip(records, against_lines(records), strict=True):
+        cells = [number(middle(one[side], what)) for side in ("ours", "join") for what in ("cpu", "wall")]
+        rows.append((one["rule"], *cells, number(line.measured), line.verdict, number(100 * share(one["ours"]))))
+    head = ("rule", "stream CPU s", "stream s", "join CPU s", "join s", "join / stream, CPU", "", "% of it in shards")
+    return _table(head, rows)
+
+
+def _stream_growth(records: Records) -> str:
+    rows = [
+        (f"{one['rows']:,}", *(number(middle(one["batches"], what)) for what in ("wall", "cpu")),
+         f"{middle(one['batches'], 'shards'):.3f}", number(100 * share(one["batches"])))
+        for one in records
+    ]  # fmt: skip
+    (line,) = stream_growth_lines(records)
+    told = f"\nTime of a batch at ten times the rows: {number(line.measured)} times ({line.goal}: {line.verdict}).\n"
+    return _table(("rows in state", "s a batch", "CPU s", "s in shards", "% of it"), rows) + told
+
+
+def _snapshot(records: Records) -> str:
+    rows = []
+    for one in records:
+        spent = (number(one["by"][kind]) for kind in ("driver", "jvm", "workers"))
+        pairs = ("written out" if one["written"] else "kept packed", f"{one['pairs']:,}")
+        times = (number(one["shards"]), number(one["wall"]))
+        rows.append((f"{one['rows']:,}", *pairs, number(one["cpu"]), *spent, *times))
+    told = "".join(
+        f"\n{line.name}: {number(line.measured)} {line.unit}"
+        + (f" ({line.goal}: {line.verdict}).\n" if line.goal else ".\n")
+        for line in snapshot_lines(records)
+    )
+    head = ("rows", "pairs", "how many", "CPU s", "driver", "JVM", "workers", "s in shards", "s")
+    return _table(head, rows) + told
+
+
+def _fixed(records: Records) -> str:
+    rows = [(one["settings"], *(number(middle(one["batches"], what)) for what in ("wall", "cpu"))) for one in records]
+    return _table(("settings", "s a batch", "CPU s"), rows)
+
+
 def _in_twos(lines: Sequence[Line]) -> list[Sequence[Line]]:
     return [lines[at : at + 2] for at in range(0, len(lines), 2)]
 
@@ -159,6 +201,9 @@ _LINES: dict[str, Callable[[Records], list[Line]]] = {
     "check-dirty": lambda records: dirty_lines(records[0]),
     "check-list": check_lines,
     "growth": growth_lines,
+    "stream-against": against_lines,
+    "stream-growth": stream_growth_lines,
+    "stream-snapshot": lambda records: [line for line in snapshot_lines(records) if line.target is not None],
 }
 
 
@@ -179,7 +224,7 @@ def _summary() -> str:
 
 def _machine() -> str:
     out = []
-    for part in (*_LINES, "check-plain", "detector-busy", "growth-busy"):
+    for part in (*_LINES, "stream-fixed", "check-plain", "detector-busy", "growth-busy"):
         if found := load(part):
             about = found["machine"]
             versions = ", ".join(f"{name} {value}" for name, value in about["versions"].items())
@@ -202,6 +247,10 @@ _PARTS: dict[str, Callable[[], str]] = {
     "check-list": _shown("check-list", _check),
     "check-plain": _shown("check-plain", _check),
     "growth": _shown("growth", _growth),
+    "stream-against": _shown("stream-against", _against),
+    "stream-growth": _shown("stream-growth", _stream_growth),
+    "stream-snapshot": _shown("stream-snapshot", _snapshot),
+    "stream-fixed": _shown("stream-fixed", _fixed),
 }
 
 if __name__ == "__main__":

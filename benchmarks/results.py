@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 __all__ = ["FOLDER", "Line", "load", "machine", "save", "show"]
 
 FOLDER = Path(__file__).with_name("results")
-_PACKAGES = ("numpy", "numba", "pyarrow", "duckdb")
+_PACKAGES = ("numpy", "numba", "pyarrow", "duckdb", "pyspark", "delta-spark")
 
 
 class Line(NamedTuple):

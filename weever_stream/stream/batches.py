@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from weever_stream.errors import DataError
 from weever_stream.sinks.batch import DELTA_COLUMNS, REJECT_COLUMNS, Batch
-from weever_stream.stream.deltas import net, unpacked
+from weever_stream.stream.deltas import DELTA_SCHEMA, net, unpacked, unpacked_here
 from weever_stream.stream.operator import ASIDE, DELTAS, REJECTS, TALLY, unpack_rejects
 from weever_stream.stream.position import planned, read_text
 from weever_stream.stream.progress import BatchReport
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Batches"]
 
+_SMALL = 64 << 10
+"""Bytes up to which a piece of pairs is unpacked in the driver. A batch has a few pieces for each shard and rule."""
 _REJECTED = "reason string, origin string, record string"
 
 
@@ -108,10 +110,12 @@ class Batches:
 
     def _net(self, output: DataFrame, told: list[Row]) -> tuple[DataFrame, DataFrame | None, int, int]:
         """The deltas, what of them is kept in memory, and how many were added and removed."""
+        pieces = [row for row in told if row.kind == DELTAS]
+        if all(row.body is not None for row in pieces):
+            return self._net_here(pieces)
         pairs = {(sign, moving): 0 for sign in (1, -1) for moving in (True, False)}
-        for row in told:
-            if row.kind == DELTAS:
-                pairs[row.sign, row.moving] += row.pairs
+        for row in pieces:
+            pairs[row.sign, row.moving] += row.pairs
         deltas = unpacked(output, self.setup)
         added, removed = (pairs[sign, True] + pairs[sign, False] for sign in (1, -1))
         if not (pairs[1, True] and pairs[-1, True]):
@@ -121,6 +125,14 @@ class Batches:
         whole = deltas.where("not moving").unionByName(moved).drop("moving")
         added, removed = pairs[1, False] + left.get("added", 0), pairs[-1, False] + left.get("removed", 0)
         return whole, moved, added, removed
+
+    def _net_here(self, pieces: list[Row]) -> tuple[DataFrame, None, int, int]:
+        """The same for a batch whose pieces are all here: no further job, however many sinks read it."""
+        if not pieces:
+            return self.spark.createDataFrame([], DELTA_SCHEMA), None, 0, 0
+        table = unpacked_here(pieces, self.setup)
+        added = table.column("change").to_pylist().count("added")
+        return self.spark.createDataFrame(table), None, added, len(table) - added
 
     @cached_property
     def _query_id(self) -> str:
@@ -151,9 +163,10 @@ class Batches:
 
 
 def _told(output: DataFrame) -> list[Row]:
-    """All that the operator said, without the pairs and rejects themselves. The first pass: it runs the operator."""
-    body = F.when(F.col("kind") == TALLY, F.col("body")).alias("body")
-    return output.select("kind", "shard", "sign", "pairs", "moving", body).collect()
+    """All that the operator said, without rejects and large pieces of pairs. The first pass: it runs the operator."""
+    few = (F.col("kind") == DELTAS) & (F.octet_length("body") <= _SMALL)
+    body = F.when((F.col("kind") == TALLY) | few, F.col("body")).alias("body")
+    return output.select("kind", "shard", "rule", "sign", "pairs", "moving", body).collect()
 
 
 def _rejects(output: DataFrame) -> DataFrame:

@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from weever_stream.detect.violations import OUTPUT_SCHEMA
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
     from weever_stream.rules import Rule, RuleFile
     from weever_stream.rules.types import Schema
 
-__all__ = ["DELTA_SCHEMA", "applied", "detect", "needed", "net", "setup_for", "unpacked"]
+__all__ = ["DELTA_SCHEMA", "applied", "detect", "needed", "net", "setup_for", "unpacked", "unpacked_here"]
 
 DELTA_SCHEMA = ", ".join(f"{name} string" for name in OUTPUT_SCHEMA.names)
 _UNPACKED = f"{DELTA_SCHEMA}, moving boolean"
@@ -130,6 +131,18 @@ def unpacked(pieces: DataFrame, setup: Setup, *, strict: bool = False) -> DataFr
     kinds = [DELTAS, REJECTS] if strict else [DELTAS]
     told = pieces.where(F.col("kind").isin(kinds)).select("kind", "rule", "sign", "pairs", "moving", "body")
     return told.mapInArrow(unpacker(setup), _UNPACKED)
+
+
+def unpacked_here(told: Iterable[Row], setup: Setup) -> pa.Table:
+    """The violations of a batch's pieces, in full and net, in this process: for batches that are small."""
+    columns = list(zip(*((r.kind, r.rule, r.sign, r.pairs, r.moving, bytes(r.body)) for r in told), strict=True))
+    names = ["kind", "rule", "sign", "pairs", "moving", "body"]
+    pieces = pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names)
+    table = pa.Table.from_batches(list(unpacker(setup)([pieces])))
+    counted = pc.value_counts(table.filter(table.column("moving")).column("violation_id"))
+    twice = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
+    both = pc.and_(table.column("moving"), pc.is_in(table.column("violation_id"), twice))
+    return table.filter(pc.invert(both)).drop_columns("moving")
 
 
 def net(deltas: DataFrame) -> DataFrame:

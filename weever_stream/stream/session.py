@@ -12,6 +12,7 @@ import sys
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
 
 from weever_stream.errors import EngineError
@@ -166,6 +167,8 @@ def _for_this_machine() -> dict[str, str]:
         "spark.sql.shuffle.partitions": cores,
         # Delta reads a table's log in 50 tasks by default: six small MERGEs took 96 s of CPU instead of 34.
         "spark.databricks.delta.snapshotPartitions": cores,
+        # Spark makes this folder wherever it is started, though nothing is kept in it.
+        "spark.sql.warehouse.dir": str(Path(gettempdir()) / "weever-warehouse"),
         # Nobody else needs to reach a local Spark, and it must not depend on how the host's name resolves.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
