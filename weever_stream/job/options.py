@@ -164,7 +164,11 @@ class _Source(_Options):
     options: Options = {}
     rejects: Rejects = Rejects()
     remember_drops: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
-    """How many dropped keys a shard remembers, to know a late change for what it is. Default: 0, for files 100,000."""
+    """How many dropped keys a shard remembers, to know a late change for what it is. Default: 0, for files 100,000.
+
+    0 says that the changes of a key come in their order, and old rows before new ones: then a change is sent only to
+    the shards that it concerns.
+    """
 
 
 class DeltaSource(_Source):

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from weever_stream.detect.violations import OUTPUT_SCHEMA
 from weever_stream.errors import DataError, did_you_mean
-from weever_stream.feeds.changes import CONTROL, WORDS
+from weever_stream.feeds.changes import CHANGE, CONTROL, DROP, DROP_ANYWHERE, PUT, PUT_ANYWHERE, WORDS
 from weever_stream.rules.types import ColumnType
 from weever_stream.state.store import StoreOptions
 from weever_stream.stream.operator import DELTAS, OUTPUT, REJECTS, ROUTED, STATE, router, unpacker, worker
@@ -33,7 +33,17 @@ if TYPE_CHECKING:
     from weever_stream.rules import Rule, RuleFile
     from weever_stream.rules.types import Schema
 
-__all__ = ["DELTA_SCHEMA", "applied", "detect", "needed", "net", "setup_for", "unpacked", "unpacked_here"]
+__all__ = [
+    "DELTA_SCHEMA",
+    "applied",
+    "detect",
+    "in_any_order",
+    "needed",
+    "net",
+    "setup_for",
+    "unpacked",
+    "unpacked_here",
+]
 
 DELTA_SCHEMA = ", ".join(f"{name} string" for name in OUTPUT_SCHEMA.names)
 _UNPACKED = f"{DELTA_SCHEMA}, moving boolean"
@@ -76,7 +86,7 @@ def detect(
         spread=spread or {},
         remember_drops=remember_drops,
     )
-    pieces = applied(frame, setup)
+    pieces = applied(in_any_order(frame) if remember_drops else frame, setup)
     return unpacked(pieces, setup, strict=True).drop("moving")
 
 
@@ -118,6 +128,17 @@ def _stored(kind: str) -> pa.DataType:
     if re.match(r"(var)?char\(", kind):
         return pa.large_string()  # a shard may hold more than 2 GB of texts
     return pa.duration("us") if kind.startswith("interval ") else _STORED[kind]
+
+
+def in_any_order(frame: DataFrame) -> DataFrame:
+    """The change frame of a feed whose changes may come late: no old row is taken on trust.
+
+    A new row may come before the old one is told to go, and would meanwhile be held twice, in two shards. So every
+    shard hears of every change of a key, and remembers the drops.
+    """
+    kind = F.col(CHANGE)
+    trusting = F.when(kind == PUT, PUT_ANYWHERE).when(kind == DROP, DROP_ANYWHERE).otherwise(kind)
+    return frame.withColumn(CHANGE, trusting.cast("tinyint"))
 
 
 def applied(frame: DataFrame, setup: Setup) -> DataFrame:

@@ -18,7 +18,7 @@ from weever_stream.sinks import open_dead_letters, open_sinks
 from weever_stream.state.notes import Notes
 from weever_stream.state.store import StoreOptions
 from weever_stream.stream.batches import Batches
-from weever_stream.stream.deltas import applied, needed, setup_for
+from weever_stream.stream.deltas import applied, in_any_order, needed, setup_for
 from weever_stream.stream.position import exists
 from weever_stream.stream.progress import Ledger
 from weever_stream.stream.saved import ABOUT, about
@@ -107,6 +107,8 @@ def set_up(spark: SparkSession, job: Job) -> tuple[Setup, Any]:
     feed = open_feed(spark, job.source, file.key, file.columns, tracking=tracking)
     file.bind(file.schema(feed.schema))  # first, because it says in which rule and line a column is missing
     frame = feed.changes(needed(file, file.key))
+    if job.remember_drops:
+        frame = in_any_order(frame)
     setup = setup_for(
         file,
         file.key,
