@@ -44,6 +44,8 @@ SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
+    # VACUUM lists a table's files in so many tasks; Spark's default is 10,000.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
     # Not the machine's: a test that leans on it must fail.
     "spark.sql.session.timeZone": "America/New_York",
 }

@@ -54,6 +54,7 @@ class Table:
     """A Delta table that changes at random, by every kind of commit."""
 
     def __init__(self, spark: SparkSession, path: Path, seed: int) -> None:
+        print(f"the table's seed is {seed}")  # pytest shows it if the test fails
         self.spark, self.path = spark, str(path)
         self.random = random.Random(seed)
         self.next = 0
@@ -144,12 +145,11 @@ class Stream:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_the_open_table_is_the_self_join_at_the_published_position(spark: SparkSession, tmp_path: Path, seed: int):
-    table = Table(spark, tmp_path / "table", seed)
+def test_the_open_table_is_the_self_join_at_the_published_position(spark: SparkSession, tmp_path: Path):
+    table = Table(spark, tmp_path / "table", random.randrange(1000))
     table.insert(30)
-    stream = Stream(spark, table, tmp_path, inline_bytes=[4096, 1 << 20][seed % 2], retain_batches=3)
-    for _ in range(5):
+    stream = Stream(spark, table, tmp_path, inline_bytes=4096, retain_batches=3)
+    for _ in range(4):
         for _ in range(table.random.randrange(1, 4)):
             table.step()
         stream.run()

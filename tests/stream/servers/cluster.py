@@ -5,35 +5,22 @@ from __future__ import annotations
 import json
 import os
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from tests.stream.servers.processes import free_port, listens, running, until
+from tests.stream.servers.processes import Server, free_port, listens, running, until
 
 
-class Cluster:
+class Cluster(Server):
     """A context manager; inside it `url` is the master's. A driver needs `spark.driver.host=127.0.0.1`."""
 
     url: str
 
     def __init__(self, workers: int = 2, cores: int = 1, memory: str = "1g") -> None:
         self._workers, self._cores, self._memory = workers, cores, memory
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Cluster:
-        with self._stack:
-            self._start()
-            self._stack = self._stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+        super().__init__()
 
     def alive(self) -> int:
         """How many workers the master knows to be alive."""

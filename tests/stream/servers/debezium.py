@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
@@ -16,7 +14,7 @@ from urllib.request import Request, urlopen
 from tests.stream.servers.kafka import Broker
 from tests.stream.servers.maven import DEBEZIUM, KAFKA, jars_of
 from tests.stream.servers.postgres import Postgres
-from tests.stream.servers.processes import free_port, java_program, listens, running, until
+from tests.stream.servers.processes import Server, free_port, java_program, listens, running, until
 
 PROPERTIES = """\
 bootstrap.servers={servers}
@@ -33,23 +31,12 @@ PLUGIN = ("debezium", "postgresql", "protobuf", "sketches", "jackson-datatype-js
 """What the plugin's own folder holds; Connect has the rest, and two copies of it do not go together."""
 
 
-class Debezium:
+class Debezium(Server):
     """A context manager; inside it `watch` starts connectors. `broker` and `postgres` are what it stands between."""
 
     def __init__(self, broker: Broker, postgres: Postgres) -> None:
         self.broker, self.postgres = broker, postgres
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Debezium:
-        with self._stack:
-            self._start()
-            self._stack = self._stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+        super().__init__()
 
     def watch(self, name: str, *tables: str, **options: str) -> list[str]:
         """Streams changes of tables (`public.parcels`); returns their topics, in order. Ready when this returns.

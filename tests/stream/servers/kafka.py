@@ -8,13 +8,11 @@ from __future__ import annotations
 import os
 import subprocess
 import warnings
-from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 
 from tests.stream.servers.maven import KAFKA, jars_of
-from tests.stream.servers.processes import docker_answers, free_port, java_program, running, until
+from tests.stream.servers.processes import Server, docker_answers, free_port, java_program, running, until
 
 PROPERTIES = """\
 process.roles=broker,controller
@@ -37,29 +35,18 @@ num.partitions=1
 """
 
 
-class Broker:
+class Broker(Server):
     """A context manager; inside it `servers` holds the address."""
 
     servers: str
 
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Broker:
-        with self._stack:
-            if named := os.environ.get("KAFKA_BOOTSTRAP"):
-                self.servers = named
-            elif docker_answers():
-                self._in_a_container()
-            else:
-                self._from_jars()
-            self._stack = self._stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def _start(self) -> None:
+        if named := os.environ.get("KAFKA_BOOTSTRAP"):
+            self.servers = named
+        elif docker_answers():
+            self._in_a_container()
+        else:
+            self._from_jars()
 
     def _in_a_container(self) -> None:
         with warnings.catch_warnings():

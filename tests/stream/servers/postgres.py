@@ -9,42 +9,29 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pytest
 
-from tests.stream.servers.processes import docker_answers, free_port, running, until
+from tests.stream.servers.processes import Server, docker_answers, free_port, running, until
 
 SETTINGS = {"wal_level": "logical", "max_wal_senders": "8", "max_replication_slots": "8", "fsync": "off"}
 
 
-class Postgres:
+class Postgres(Server):
     """A context manager; inside it `host`, `port`, `user`, `password` and `database` say where it is."""
 
     host, port, user, password, database = "127.0.0.1", 0, "weever", "weever", "postgres"
     _sql: Callable[[str], str]
 
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Postgres:
-        with self._stack:
-            if programs := _programs():
-                self._installed(programs)
-            elif docker_answers():
-                self._in_a_container()
-            else:
-                pytest.skip("PostgreSQL is needed: neither initdb and postgres nor a Docker engine are here")
-            self._stack = self._stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def _start(self) -> None:
+        if programs := _programs():
+            self._installed(programs)
+        elif docker_answers():
+            self._in_a_container()
+        else:
+            pytest.skip("PostgreSQL is needed: neither initdb and postgres nor a Docker engine are here")
 
     def run(self, sql: str) -> str:
         """Runs statements, each in a transaction of its own; returns the rows of queries, unaligned."""

@@ -8,11 +8,35 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, TypeVar
 
 import pytest
+
+_Same = TypeVar("_Same", bound="Server")
+
+
+class Server:
+    """Something that runs while a block lasts. What `_start` puts on the stack is ended with it, also if it fails."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+
+    def __enter__(self: _Same) -> _Same:
+        with self._stack:
+            self._start()
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        raise NotImplementedError
 
 
 def free_port() -> int:

@@ -10,46 +10,33 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Any
 
 import pytest
 
-from tests.stream.servers.processes import free_port, listens, running, until
+from tests.stream.servers.processes import Server, free_port, listens, running, until
 
 INSTALL = 'pip install "moto[s3]>=5.2.5" flask flask-cors'
 
 
-class ObjectStore:
+class ObjectStore(Server):
     """A context manager; inside it `options` are those of `pyarrow.fs.S3FileSystem`, and `bucket` is there."""
 
     access_key, secret_key, region, bucket = "weever", "weever-secret", "us-east-1", "weever"
     endpoint: str
 
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-
-    def __enter__(self) -> ObjectStore:
-        with self._stack:
-            scratch = TemporaryDirectory(prefix="weever-s3-", ignore_cleanup_errors=True)
-            folder = Path(self._stack.enter_context(scratch))
-            port = free_port()
-            log = folder / "log.txt"
-            command = [_program(), "-H", "127.0.0.1", "-p", str(port)]
-            process = self._stack.enter_context(running(command, log, cwd=folder))
-            until(lambda: listens(port), process, log)
-            self.endpoint = f"http://127.0.0.1:{port}"
-            self._prepare()
-            self._stack = self._stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def _start(self) -> None:
+        scratch = TemporaryDirectory(prefix="weever-s3-", ignore_cleanup_errors=True)
+        folder = Path(self._stack.enter_context(scratch))
+        port = free_port()
+        log = folder / "log.txt"
+        command = [_program(), "-H", "127.0.0.1", "-p", str(port)]
+        process = self._stack.enter_context(running(command, log, cwd=folder))
+        until(lambda: listens(port), process, log)
+        self.endpoint = f"http://127.0.0.1:{port}"
+        self._prepare()
 
     def _prepare(self) -> None:
         files = self.filesystem(allow_bucket_creation=True)
