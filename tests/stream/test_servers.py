@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.stream.servers.cluster import Cluster
 from tests.stream.servers.debezium import Debezium
 from tests.stream.servers.kafka import Broker
 from tests.stream.servers.s3 import ObjectStore
@@ -77,45 +74,6 @@ def test_inserts_updates_and_deletes_of_a_table_arrive_on_its_topic(debezium: De
     assert [event and event["op"] for event in events] == ["r", "c", "u", "d", None]
     assert events[2]["after"] == {"id": 2, "city": "Lyon"}
     debezium.forget("servers")
-
-
-@pytest.mark.slow
-def test_a_job_runs_on_the_two_workers_of_a_cluster(tmp_path: Path) -> None:
-    """In a process of its own: this one's Spark is a local one."""
-    program = """
-import sys
-from weever_stream.stream.session import session
-spark = session(["delta"], master=sys.argv[1], conf={
-    "spark.driver.host": "127.0.0.1",
-    "spark.executor.memory": "512m",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "2",
-})
-def where(frames):
-    import os
-    for frame in frames:
-        yield frame.assign(worker=os.getpid())
-frame = spark.range(0, 1000, 1, 4).mapInPandas(where, "id long, worker long")
-frame.write.format("delta").save(sys.argv[2])
-back = spark.read.format("delta").load(sys.argv[2])
-print(back.count(), spark.sparkContext.master, back.select("worker").distinct().count() > 1, end="")
-"""
-    with Cluster() as cluster:
-        root = str(Path(__file__).parents[2])
-        done = subprocess.run(
-            [sys.executable, "-c", program, cluster.url, str(tmp_path / "table")],
-            capture_output=True,
-            text=True,
-            cwd=root,
-            timeout=500,
-        )
-        assert done.stdout == f"1000 {cluster.url} True", done.stderr
-        assert cluster.alive() == 2
-        cluster.kill_a_worker()
-        end = time.monotonic() + 60
-        while cluster.alive() != 1:
-            assert time.monotonic() < end, "the master has not noticed that a worker is gone"
-            time.sleep(0.2)
 
 
 @pytest.mark.slow

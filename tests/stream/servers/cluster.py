@@ -7,7 +7,6 @@ import os
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.error import URLError
 from urllib.request import urlopen
 
 from tests.stream.servers.processes import Server, free_port, listens, running, until
@@ -27,7 +26,7 @@ class Cluster(Server):
         try:
             with urlopen(f"http://127.0.0.1:{self._web}/json/", timeout=10) as answer:
                 return int(json.loads(answer.read())["aliveworkers"])
-        except URLError:
+        except (OSError, ValueError):  # it does not answer yet, or not in full
             return 0
 
     def kill_a_worker(self) -> None:
