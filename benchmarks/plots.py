@@ -7,7 +7,7 @@ Plain SVG with text as text, readable on a light and on a dark page, the same by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,23 +52,27 @@ def draw() -> list[Path]:
 def _detector() -> Path | None:
     from benchmarks.detector import TIMES
 
-    found = load("detector")
-    if found is None:
-        return None
-    names = [f"{one['rule']}, batches of {one['batch']:,}" for one in found["records"]]
-    ratios = [one["ratio"] for one in found["records"]]
-    return _bars("detector", "CPU of inserts, times the baseline's", names, ratios, [TIMES] * len(names))
+    what = "CPU of inserts, times the baseline's"
+    return _against_one("detector", what, lambda one: f"{one['rule']}, batches of {one['batch']:,}", "ratio", TIMES)
 
 
 def _singles() -> Path | None:
     from benchmarks.detector import SINGLE_US
 
-    found = load("singles")
+    what = "microseconds of CPU for an insert of one row"
+    return _against_one("singles", what, lambda one: f"{one['rule']}, {one['form']}", "microseconds", SINGLE_US)
+
+
+def _against_one(
+    part: str, what: str, name: Callable[[dict[str, Any]], str], figure: str, target: float
+) -> Path | None:
+    """A bar for each record of a part, and one target for all."""
+    found = load(part)
     if found is None:
         return None
-    names = [f"{one['rule']}, {one['form']}" for one in found["records"]]
-    took = [one["microseconds"] for one in found["records"]]
-    return _bars("singles", "microseconds of CPU for an insert of one row", names, took, [SINGLE_US] * len(names))
+    records = found["records"]
+    figures = [one[figure] for one in records]
+    return _bars(part, what, [name(one) for one in records], figures, [target] * len(records))
 
 
 def _check(mode: str) -> Path | None:

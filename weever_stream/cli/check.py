@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from weever_stream.cli.output import is_stdout, opened
+from weever_stream.cli.output import OutputFile, is_stdout, opened
 from weever_stream.errors import RuleError
 
 if TYPE_CHECKING:
@@ -64,9 +64,7 @@ def check(
     form: Annotated[
         Form, typer.Option("--format", envvar="WEEVER_CHECK_FORMAT", help="How to write the outcome.")
     ] = Form.TEXT,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file; - is the terminal.")
-    ] = None,
+    output: OutputFile = None,
     null_value: Annotated[
         list[str] | None, typer.Option(help="A text that means null in CSV; may be repeated.")
     ] = None,

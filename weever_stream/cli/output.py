@@ -8,15 +8,18 @@ import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
 
 from weever_stream.errors import OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["give_up_stdout", "have_stdout", "is_stdout", "not_written", "opened"]
+__all__ = ["OutputFile", "give_up_stdout", "have_stdout", "is_stdout", "not_written", "opened"]
 
+OutputFile = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file; - is the terminal.")]
 _STDOUT = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 _OPEN_ALREADY = ("/dev/fd/", "/dev/stderr", "/proc/")
 _NOT_WRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO})

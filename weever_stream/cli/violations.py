@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weever_stream.cli.output import is_stdout, opened
+from weever_stream.cli.output import OutputFile, is_stdout, opened
 from weever_stream.errors import DataError, RuleError
 
 if TYPE_CHECKING:
@@ -54,9 +54,7 @@ def violations(
     form: Annotated[
         Form, typer.Option("--format", envvar="WEEVER_VIOLATIONS_FORMAT", help="How to write the outcome.")
     ] = Form.TEXT,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file; - is the terminal.")
-    ] = None,
+    output: OutputFile = None,
 ) -> None:
     """Show the violations that a job keeps, by its Delta or files sink.
 

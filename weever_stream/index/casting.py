@@ -30,12 +30,12 @@ def typed(table: pa.Table, types: Mapping[str, ColumnType], source: str) -> pa.T
         target = wanted.to_arrow()
         try:
             table = table.set_column(at, name, table[name].cast(target))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            if isinstance(error, pa.ArrowNotImplementedError):
-                raise DataError(
-                    f"{source}: column {name} is of type {table[name].type} and cannot become a {wanted}",
-                    hint="change its type under `columns:`",
-                ) from None
+        except pa.ArrowNotImplementedError:
+            raise DataError(
+                f"{source}: column {name} is of type {table[name].type} and cannot become a {wanted}",
+                hint="change its type under `columns:`",
+            ) from None
+        except pa.ArrowInvalid:
             row = _first_misfit(table[name], target)
             raise DataError(
                 f"{source}: column {name}: the value in row {row + 1} is not a {wanted}",

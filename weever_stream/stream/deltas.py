@@ -137,8 +137,8 @@ def in_any_order(frame: DataFrame) -> DataFrame:
     shard hears of every change of a key, and remembers the drops.
     """
     kind = F.col(CHANGE)
-    trusting = F.when(kind == PUT, PUT_ANYWHERE).when(kind == DROP, DROP_ANYWHERE).otherwise(kind)
-    return frame.withColumn(CHANGE, trusting.cast("tinyint"))
+    anywhere = F.when(kind == PUT, PUT_ANYWHERE).when(kind == DROP, DROP_ANYWHERE).otherwise(kind)
+    return frame.withColumn(CHANGE, anywhere.cast("tinyint"))
 
 
 def applied(frame: DataFrame, setup: Setup) -> DataFrame:
