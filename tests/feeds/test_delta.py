@@ -71,7 +71,7 @@ def test_a_table_without_a_change_feed_is_refused_with_the_cure(spark, tmp_path)
 
 def test_what_is_no_table_is_refused(spark, tmp_path):
     for given in ({"path": str(tmp_path)}, {"table": "no_such_table"}):
-        with pytest.raises(DataError, match="is not a Delta table that can be read"):
+        with pytest.raises(DataError, match="there is no Delta table"):
             open_feed(spark, DeltaSource(kind="delta", **given), ["id"], {})
     with pytest.raises(DataError, match="a path or a table"):
         open_feed(spark, DeltaSource(kind="delta"), ["id"], {})
