@@ -29,7 +29,7 @@ from benchmarks.children import call, say
 from benchmarks.results import Line, save, show
 from benchmarks.workloads import RULES
 
-__all__ = ["against_lines", "main", "middle", "share", "snapshot_lines", "stream_growth_lines"]
+__all__ = ["against_lines", "main", "middle", "share", "snapshot_lines", "started", "stream_growth_lines"]
 
 _BATCH = 10_000
 _WARM = 12
@@ -89,12 +89,14 @@ def _job(root: Path, names: Iterable[str], source: str, shards: int) -> Any:
     text = (
         f"table: rows\nkey: id\nrules:\n{_rules(names)}source: {source}\n"
         f"sinks: [{{kind: files, path: '{root}/unused'}}]\n"
-        f"state: {{checkpoint: '{root}/checkpoint', shards: {shards}}}\n"
+        # All pairs are listed, as the join lists them.
+        f"state: {{checkpoint: '{root}/checkpoint', shards: {shards}, max_pairs: 0}}\n"
     )
     return job_of(read_rules_text(text))
 
 
-def _started(kinds: Iterable[str], settings: Mapping[str, str] | None = None) -> Any:
+def started(kinds: Iterable[str], settings: Mapping[str, str] | None = None) -> Any:
+    """A session, and kernels that are compiled before anything is measured."""
     import weever_stream.detect.shard  # noqa: F401 - the kernels are compiled before anything is measured
     from weever_stream.stream.session import session
 
@@ -102,15 +104,16 @@ def _started(kinds: Iterable[str], settings: Mapping[str, str] | None = None) ->
 
 
 def _query(spark: Any, job: Any, reports: list[Any], every: str = "0 ms") -> Any:
-    from weever_stream.stream import run
+    from weever_stream.stream import query
+    from weever_stream.stream.run import start
 
     # Only what the engine finds is to be measured: no sink of ours, the deltas are written out to nowhere.
-    before = run.open_sinks
-    run.open_sinks = lambda *_, **__: []  # type: ignore[assignment]
+    before = query.open_sinks
+    query.open_sinks = lambda *_, **__: []  # type: ignore[assignment]
     try:
-        return run.start(spark, job, reports.append, every=every, also=[_Noop()]).query
+        return start(spark, job, reports.append, every=every, also=[_Noop()]).query
     finally:
-        run.open_sinks = before
+        query.open_sinks = before
 
 
 def _until(reports: list[Any], seen: int, query: Any) -> None:
@@ -132,7 +135,7 @@ def ours(
     root = Path(tempfile.mkdtemp(prefix="weever-stream-"))
     try:
         needed = ["id", *dict.fromkeys(column for rule in rules for column in RULES[rule].columns)]
-        spark = _started([], settings)
+        spark = started([], settings)
         whole = rows + (batches + _WARM) * size
         folder = Folder(root / "changes", workloads.table(RULES[rules[0]].table, whole, needed))
         folder.add(rows)
@@ -160,7 +163,7 @@ def join(rule: str, rows: int, batches: int) -> dict[str, Any]:
 
     root = Path(tempfile.mkdtemp(prefix="weever-join-"))
     try:
-        work, spark = RULES[rule], _started(["delta"])
+        work, spark = RULES[rule], started(["delta"])
         folder = Folder(
             root / "changes", workloads.table(work.table, rows + (batches + _WARM) * _BATCH, ["id", *work.columns])
         )
@@ -214,7 +217,7 @@ def snapshot(rows: int, shards: int = 4, written: bool = True) -> dict[str, Any]
         needed = ["id", *dict.fromkeys(column for rule in _FOUR for column in RULES[rule].columns)]
         table = workloads.table("tax", rows, needed)
         write_deltalake(str(root / "table"), table, configuration={"delta.enableChangeDataFeed": "true"})
-        spark = _started(["delta"])
+        spark = started(["delta"])
         spark.range(1).count()
         reports: list[Any] = []
         before, wall = _by_kind(), time.perf_counter()

@@ -13,7 +13,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["STYLES", "WIDTH", "aligned", "from_difference", "pair_of_texts", "printable"]
+__all__ = ["STYLES", "WIDTH", "aligned", "escaped", "from_difference", "pair_of_texts", "printable"]
 
 WIDTH = 40
 STYLES = {"info": "cyan", "warning": "yellow", "error": "red", "critical": "bold white on red"}
@@ -34,8 +34,19 @@ def printable(value: object, width: int = WIDTH) -> str:
     if text == "" or text[0].isspace() or text[-1].isspace():
         text = f"'{text}'"
     cut = text[: width * 4]
-    safe = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut)
+    safe = escaped(cut)
     return safe if len(safe) <= width and len(cut) == len(text) else safe[: width - 1] + "…"
+
+
+def escaped(text: str) -> str:
+    """A text of any length in one line, without what a terminal would take for a command.
+
+    >>> escaped("\\x1b[31mred")
+    '\\\\x1b[31mred'
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def from_difference(one: object, other: object) -> tuple[str, str]:

@@ -31,6 +31,10 @@ __all__ = [
 ]
 
 
+_SHOWN = 100
+"""Errors of one file that are shown."""
+
+
 @dataclass(frozen=True)
 class Place:
     """Where something is wrong: any part that is known. Lines and columns count from 1."""
@@ -128,8 +132,11 @@ class RuleErrors(RuleError):  # noqa: N818 - it is several
         return (type(self), (self.errors,))
 
     def render(self) -> str:
-        """All errors, one after the other."""
-        return "\n".join(error.render() for error in self.errors)
+        """The errors, one after the other; of very many the first."""
+        lines = [error.render() for error in self.errors[:_SHOWN]]
+        if (more := len(self.errors) - _SHOWN) > 0:
+            lines.append(f"… and {more:,} error{'s' * (more != 1)} more")
+        return "\n".join(lines)
 
     @classmethod
     def raise_all(cls, errors: Sequence[RuleError]) -> None:

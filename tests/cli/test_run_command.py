@@ -21,12 +21,16 @@ from typing import Any
 import pytest
 
 from tests import oracle
+from tests.conftest import SETTINGS
 from tests.stream.jobs import RULES, job_text
 from tests.stream.test_files_stream import Feed, Folder, together
 from weever_stream.cli import run
 from weever_stream.rules import read_rules_text
 
 ROOT = str(Path(__file__).parents[2])
+QUICK = {name: SETTINGS[name] for name in ("spark.sql.codegen.factoryMode", "spark.sql.codegen.wholeStage")}
+SHORT_LIVED = SETTINGS["spark.driver.extraJavaOptions"]
+"""Ten drivers are started here, each for a few rows."""
 PARTS = {
     "table": "table: rows",
     "key": "key: id",
@@ -132,7 +136,7 @@ class Command:
     def describe(self, rules: dict[str, Any]) -> None:
         source = {"kind": "files", "path": str(self.files.path), "options": {"maxFilesPerTrigger": 1}}
         sink = {"kind": "files", "path": str(self.folder / "out")}
-        self.job.write_text(job_text(source, self.folder, rules, sinks=[sink], inline_bytes=0))
+        self.job.write_text(job_text(source, self.folder, rules, sinks=[sink], spark=QUICK, inline_bytes=0))
 
     def add(self) -> None:
         self.files.add(together(self.feed.commits(8)))
@@ -151,7 +155,7 @@ class Command:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": ROOT},
+            env={**os.environ, "PYTHONPATH": ROOT, "JDK_JAVA_OPTIONS": SHORT_LIVED},
         )
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -237,7 +241,7 @@ def test_a_job_is_run_stopped_gone_on_with_and_looked_into(tmp_path: Path):
     done = weever("run", str(weever.job), "--once")
     assert done.returncode == 3
     assert "was made for other rules: crossed is gone, no_equality is new" in done.stderr
-    assert "hint: start with an empty checkpoint" in done.stderr
+    assert "hint: `weever plan` shows what that would do" in done.stderr
     assert weever.deltas() == before
 
     # What is in the checkpoint.

@@ -109,7 +109,7 @@ def test_a_full_before_is_dropped_and_the_new_row_put(spark, kind):
     samples.sort(key=lambda s: s["offset"])
     rows = events(spark, samples, ITEMS, ["order_id", "line"], full=True)
     assert [(r["_weever_sequence"], r["_weever_change"], r["order_id"], r["line"], r["sku"]) for r in rows] == [
-        (0, PUT, 1, 1, "sku-1"), (1, DROP, 1, 1, "sku-1"), (1, PUT, 1, 1, "sku-1b"), (2, DROP, 1, 1, "sku-1b"),
+        (0, PUT_ANYWHERE, 1, 1, "sku-1"), (1, DROP, 1, 1, "sku-1"), (1, PUT, 1, 1, "sku-1b"), (2, DROP, 1, 1, "sku-1b"),
         (4, PUT, 5, 1, "s5"), (5, PUT, 5, 2, "s6"),
     ]  # fmt: skip
 
@@ -254,5 +254,5 @@ def test_a_before_that_is_not_full_makes_changes_that_go_everywhere(spark):
     rows = events(spark, records, ROW, ["id"], full=True)
     assert [(row["_weever_sequence"], row["_weever_change"], row["s"]) for row in rows] == [
         (0, DROP, "a"), (0, PUT, "b"), (1, PUT_ANYWHERE, "b"), (2, PUT_ANYWHERE, "b"), (3, PUT_ANYWHERE, "b"),
-        (4, REJECT, "b"), (5, DROP, "a"), (5, PUT, "a"), (6, REJECT, UNAVAILABLE), (7, PUT_ANYWHERE, "b"), (8, PUT, "b"),
+        (4, REJECT, "b"), (5, DROP, "a"), (5, PUT, "a"), (6, REJECT, UNAVAILABLE), (7, PUT_ANYWHERE, "b"), (8, PUT_ANYWHERE, "b"),
     ]  # fmt: skip

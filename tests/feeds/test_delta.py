@@ -54,12 +54,12 @@ def test_other_columns_may_come_and_go(spark, tmp_path):
     name = table(spark, path, "id int, `a.b c` string, n int", "delta.columnMapping.mode = 'name'")
     spark.sql(f"insert into {name} values (1, 'a', 1)")
     assert streamed(spark, path, ["id", "a.b c"], checkpoint) == [(1, PUT, 1, "a")]
-    for at, change in enumerate(("add column m int", "rename column n to k", "drop column k")):
+    for change in ("add column m int", "rename column n to k", "drop column k"):
         spark.sql(f"alter table {name} {change}")
-        spark.sql(f"insert into {name} (id, `a.b c`) values ({at + 2}, 'b')")
-        with pytest.raises(Exception, match="DELTA_STREAMING_METADATA_EVOLUTION"):
-            streamed(spark, path, ["id", "a.b c"], checkpoint)
-        assert [row[1:] for row in streamed(spark, path, ["id", "a.b c"], checkpoint)] == [(PUT, at + 2, "b")]
+    spark.sql(f"insert into {name} (id, `a.b c`) values (2, 'b')")
+    with pytest.raises(Exception, match="DELTA_STREAMING_METADATA_EVOLUTION"):
+        streamed(spark, path, ["id", "a.b c"], checkpoint)
+    assert [row[1:] for row in streamed(spark, path, ["id", "a.b c"], checkpoint)] == [(PUT, 2, "b")]
 
 
 def test_a_table_without_a_change_feed_is_refused_with_the_cure(spark, tmp_path):

@@ -59,8 +59,8 @@ def check(spark, rows, digits):
     assert [tuple(row)[: len(COLUMNS)] for row in found] == [expected(row) for row in rows]
 
 
-@settings(max_examples=5)
-@given(rows=st.lists(ROWS, min_size=20, max_size=60), digits=st.sampled_from(["{}", '"{}"', "{:E}", '"{:e}"']))
+@settings(max_examples=3)
+@given(rows=st.lists(ROWS, min_size=40, max_size=80), digits=st.sampled_from(["{}", '"{}"', "{:E}", '"{:e}"']))
 def test_values_come_out_of_json_as_they_went_in(spark, rows, digits):
     check(spark, rows, digits)
 
@@ -72,8 +72,8 @@ def test_compiled_code_reads_as_interpreted_code_does(spark):
     for name, value in modes.items():
         spark.conf.set(name, value)
     try:
-        settings(max_examples=6)(
-            given(rows=st.lists(ROWS, min_size=20, max_size=60), digits=st.sampled_from(["{}", "{:E}"]))(
+        settings(max_examples=3)(
+            given(rows=st.lists(ROWS, min_size=40, max_size=80), digits=st.sampled_from(["{}", "{:E}"]))(
                 lambda rows, digits: check(spark, rows, digits)
             )
         )()

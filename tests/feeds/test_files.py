@@ -9,6 +9,7 @@ import pytest
 from weever_stream.errors import DataError
 from weever_stream.feeds import open_feed
 from weever_stream.feeds.changes import DROP, DROP_ANYWHERE, PUT, PUT_ANYWHERE, REJECT
+from weever_stream.feeds.files import reader_options
 from weever_stream.job.options import FilesSource
 from weever_stream.rules.types import ColumnType, type_of_name
 
@@ -34,6 +35,15 @@ def streamed(spark, feed, names, folder):
     )  # fmt: skip
     query.awaitTermination()
     return [row.asDict() for row in spark.read.parquet(str(folder / "out")).orderBy("_weever_sequence").collect()]
+
+
+def test_a_batch_is_bounded_by_bytes_unless_the_user_says_otherwise(tmp_path):
+    assert reader_options(source(tmp_path, "json"))["maxBytesPerTrigger"] == str(1 << 30)
+    for name in ("maxFilesPerTrigger", "maxBytesPerTrigger"):
+        said = reader_options(source(tmp_path, "json", **{name: "7"}))
+        assert {limit: said.get(limit) for limit in ("maxFilesPerTrigger", "maxBytesPerTrigger") if limit in said} == {
+            name: "7"
+        }
 
 
 def test_lines_of_json_become_changes(spark, tmp_path):
@@ -113,13 +123,15 @@ def test_parquet_keeps_its_types_and_takes_declared_ones(spark, tmp_path):
     )
     frame.coalesce(1).write.parquet(str(folder))
     feed = open_feed(spark, source(folder, "parquet"), ["id"], {"price": type_of_name("decimal(6,2)")})
+    wider = "select 5000000000 id, 'x' `a.b`, 1.25D price, 'f' file, 'insert' _change_type, 10L _commit_version"
+    spark.sql(wider).write.mode("append").parquet(str(folder))
     assert feed.schema == {
         "id": ColumnType("integer"), "a.b": ColumnType("string"), "price": ColumnType("decimal", 6, 2),
         "file": ColumnType("string"),
     }  # fmt: skip
     rows = streamed(spark, feed, names, tmp_path)
     assert [(row["id"], row["a.b"], row["_weever_change"]) for row in rows] == [
-        (1, "x", PUT), (2, "y", DROP_ANYWHERE), (3, "y", REJECT),
+        (1, "x", PUT), (2, "y", DROP_ANYWHERE), (3, "y", REJECT), (5000000000, "x", PUT),
     ]  # fmt: skip
     assert rows[2]["_weever_reason"] == "column price: the value is not a decimal(6,2)"
     assert json.loads(rows[2]["_weever_origin"])["file"].endswith(".parquet")

@@ -50,6 +50,7 @@ class Pair:
             "source_position": position(batch),
             "batch_id": batch,
             "detected_at": time_of(batch),
+            "reason": None,
         }
 
 

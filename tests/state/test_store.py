@@ -1,8 +1,9 @@
 """The run store on a local disk: whole files or none, and nothing but what was written.
 
 Catches: a torn, changed, truncated or missing run file that is read, or an error that does not name it; a half-written
-file under its name; files that stay for ever or go while a batch that Spark can return to needs them; orphans that are
-missed, or files of a batch under way that are taken for orphans.
+file under its name, or one that has its name and may yet be lost with the power; files that stay for ever or go while a
+batch that Spark can return to needs them; orphans that are missed, or files of a batch under way that are taken for
+orphans.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tests.stream.test_work import Feed
 from weever_stream.errors import OutputError, StateError
 from weever_stream.state.inspect import orphans, verify
 from weever_stream.state.manifest import Manifest
+from weever_stream.state.notes import Notes
 from weever_stream.state.store import RunStore, StoredFile, StoreOptions
 
 PARTS = [b"one", b"", b"two" * 1000]
@@ -40,8 +42,13 @@ def test_a_file_is_named_by_its_content_and_read_back(tmp_path: Path):
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "shorter", "longer", "flipped", "a folder"])
-def test_a_damaged_file_is_refused_by_name(tmp_path: Path, damage: str):
-    file = store(tmp_path).write("00001/7", PARTS)
+@pytest.mark.parametrize("reader", ["who wrote it", "another", "who has read it before"])
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, damage: str, reader: str):
+    writer = store(tmp_path)
+    file = writer.write("00001/7", PARTS)
+    runs = store(tmp_path) if reader == "another" else writer
+    if reader == "who has read it before":
+        runs.read(file)
     path = tmp_path / file.name
     content = path.read_bytes()
     path.unlink()
@@ -52,7 +59,7 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, damage: str):
         flipped[100] ^= 4
         path.write_bytes({"empty": b"", "shorter": content[:-1], "longer": content + b"!", "flipped": flipped}[damage])
     with pytest.raises(StateError) as raised:
-        store(tmp_path).read(file)
+        runs.read(file)
     assert file.name in raised.value.message
     assert "restore the file" in (raised.value.hint or "")
     assert "one" not in raised.value.message.replace(file.name, "")
@@ -69,6 +76,31 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatc
         with pytest.raises(OutputError, match="No space left"):
             full.write("00002/7", PARTS)
     assert not [path for path in (tmp_path / "full").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("what", ["run file", "note"])
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str):
+    """The order is the promise: a machine that loses power in between has the old file or the new one."""
+    events: list[tuple[str, int]] = []
+    force, replace = os.fsync, Path.replace
+
+    def forced(file: int) -> None:
+        force(file)
+        events.append(("forced", os.fstat(file).st_ino))
+
+    def named(self: Path, target: Path) -> Path:
+        events.append(("named", self.stat().st_ino))
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", forced)
+    monkeypatch.setattr(Path, "replace", named)
+    if what == "run file":
+        path = tmp_path / store(tmp_path).write("00001/7", PARTS).name
+    else:
+        Notes(StoreOptions(str(tmp_path))).write("note.json", {"n": 1})
+        path = tmp_path / "note.json"
+    file, folder = path.stat().st_ino, path.parent.stat().st_ino
+    assert events == [("forced", file), ("named", file), ("forced", folder)]
 
 
 def _no_space(*_: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from tests.stream.truth import Violation, self_joins
 from weever_stream.job.job import Job, job_of
 from weever_stream.rules import read_rules_text
 from weever_stream.sinks.batch import Batch
-from weever_stream.stream.run import start
+from weever_stream.stream.run import allow, start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,11 +92,18 @@ class Stream:
         job = job_of(read_rules_text(text))
         self.job: Job = job if job.file.sinks else replace(job, sinks=())
         self.rules = job.file.rules
+        self.approve: Callable[[Any], None] | None = None
         self.kept = Kept()
         self.reports: list[Any] = []
 
+    def revised(self, text: str) -> None:
+        """Another job file for the same checkpoint; its changes of rules are approved of."""
+        job = job_of(read_rules_text(text))
+        self.job, self.rules, self.approve = (job if job.file.sinks else replace(job, sinks=())), job.file.rules, allow
+
     def start(self, *, once: bool = True) -> StreamingQuery:
-        return start(self.spark, self.job, self.reports.append, once=once, also=[self.kept]).query
+        told = start(self.spark, self.job, self.reports.append, once=once, also=[self.kept], approve=self.approve)
+        return told.query
 
     def run(self) -> None:
         """All that is there now."""

@@ -77,9 +77,11 @@ class Simulation:
         """A new process: nothing is cached."""
         self.work, self.router = ShardWork(self.setup), Router(self.setup)
 
-    def batch(self, frames: Iterable[pa.Table]) -> list[dict[str, Any]]:
-        """Applies one batch that comes in some frames; its deltas."""
+    def batch(self, frames: Iterable[pa.Table], lane: Iterable[tuple[int, bytes]] = ()) -> list[dict[str, Any]]:
+        """Applies one batch that comes in some frames, with messages of the lane; its deltas."""
         bodies: dict[int, list[bytes]] = {}
+        for shard, body in lane:
+            bodies.setdefault(shard, []).append(body)
         for frame in frames:
             for shard, message in self.router.route(frame):
                 bodies.setdefault(shard, []).append(message.pack())
@@ -109,7 +111,8 @@ class Simulation:
                 self.states[shard] = end.value.dump()
                 break
             rule = self.setup.rules[piece.rule].rule
-            batch = unpack_pairs(rule, self.setup.key_names, {1: "added", -1: "removed"}[piece.sign], piece.body)
+            change = "added" if piece.sign > 0 else "removed"
+            batch = unpack_pairs(rule, self.setup.key_names, change, piece.body)
             assert batch.num_rows == piece.pairs
             deltas += [(piece.moving, delta) for delta in batch.to_pylist()]
         if self.check:
@@ -130,5 +133,5 @@ class Simulation:
             for family in self.setup.families:
                 if held := manifest.families.get(family.identity):
                     for rule, n in zip(family.rules, held.open, strict=True):
-                        counts[self.setup.rules[rule].rule.name] += n
+                        counts[self.setup.rules[rule].rule.name] += max(n, 0)
         return counts

@@ -111,11 +111,8 @@ def together(commits: Iterable[Iterable[Record]]) -> list[Record]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_the_open_set_is_the_same_however_a_feed_is_cut_repeated_or_shuffled(
-    spark: SparkSession, tmp_path: Path, seed: int
-):
-    feed = Feed(seed)
+def test_the_open_set_is_the_same_however_a_feed_is_cut_repeated_or_shuffled(spark: SparkSession, tmp_path: Path):
+    feed = Feed(1)
     commits = feed.commits(40)
     records = together(commits)
     shuffled = records.copy()
@@ -125,9 +122,9 @@ def test_the_open_set_is_the_same_however_a_feed_is_cut_repeated_or_shuffled(
     ways = {
         "in-one-batch": stream_of(spark, tmp_path, "one", [records]),
         "in-batches": stream_of(
-            spark, tmp_path, "some", [together(commits[at : at + 10]) for at in range(0, 40, 10)], each=True
+            spark, tmp_path, "some", [together(commits[at : at + 20]) for at in range(0, 40, 20)], each=True
         ),
-        "files-twice": stream_of(spark, tmp_path, "twice", [records[:50], records[30:], records], each=True),
+        "files-twice": stream_of(spark, tmp_path, "twice", [records[:50], records], each=True),
         "shuffled": stream_of(spark, tmp_path, "shuffled", cut(shuffled, 3), each=True, inline_bytes=0),
         "shuffled-and-twice": stream_of(spark, tmp_path, "both", cut(doubled, 2), each=True),
     }
@@ -136,7 +133,7 @@ def test_the_open_set_is_the_same_however_a_feed_is_cut_repeated_or_shuffled(
     for way, stream in ways.items():
         stream.run()
         assert stream.kept.open == expected, way
-    assert len(ways["in-batches"].reports) == 4
+    assert len(ways["in-batches"].reports) == 2
     assert ways["in-batches"].reports[-1].changes > 0
     assert ways["shuffled"].reports[-1].stale > 0
 
@@ -232,10 +229,10 @@ def test_a_violation_that_only_moves_is_one_after_every_batch(tmp_path: Path, im
 def test_no_batch_of_a_running_job_shows_a_count_that_never_was(spark: SparkSession, tmp_path: Path):
     swaps = Swaps(9)
     files = [lines_of(swaps.first(), 1, images=True)]
-    files += [lines_of(swaps.commit(), swaps.version, images=bool(at % 2)) for at in range(9)]
+    files += [lines_of(swaps.commit(), swaps.version, images=bool(at % 2)) for at in range(5)]
     stream = stream_of(spark, tmp_path, "swaps", files, each=True, rules=SWAP_RULES)
     stream.run()
-    assert len(stream.kept.counts) == 10
+    assert len(stream.kept.counts) == 6
     assert all(counts == dict.fromkeys(SWAP_RULES, 1) for counts in stream.kept.counts)
     assert all(report.open == dict.fromkeys(SWAP_RULES, 1) for report in stream.reports)
     assert stream.kept.open == truth(spark, [swaps.row(key) for key in range(swaps.rows)], stream.rules)

@@ -43,11 +43,11 @@ Messages = Iterable[tuple[str, str | None]]
 class Topic:
     """A topic of its own for a test."""
 
-    def __init__(self, servers: str, partitions: int = 1) -> None:
+    def __init__(self, servers: str, partitions: int = 1, **config: str) -> None:
         self.servers, self.partitions = servers, partitions
         self.name = f"t{uuid4().hex}"
         admin = AdminClient({"bootstrap.servers": servers})
-        admin.create_topics([NewTopic(self.name, partitions, 1)])[self.name].result(60)
+        admin.create_topics([NewTopic(self.name, partitions, 1, config=config)])[self.name].result(60)
 
     def send(self, messages: Messages) -> None:
         producer = Producer({"bootstrap.servers": self.servers})
@@ -149,8 +149,7 @@ ORDER_RULES = {"by_name": {"deny": "t.customer < s.customer"}, "by_amount": {"de
 SAMPLES = Path(__file__).parents[1] / "feeds" / "debezium.jsonl"
 
 
-@pytest.mark.parametrize("truncate", ["reject", "clear"])
-@pytest.mark.parametrize("kind", ["plain", "schema"])
+@pytest.mark.parametrize(("kind", "truncate"), [("plain", "reject"), ("schema", "clear")])
 def test_debeziums_own_events_go_through_a_topic(
     spark: SparkSession, kafka: Broker, tmp_path: Path, kind: str, truncate: str
 ):
@@ -233,11 +232,10 @@ def test_a_table_in_postgresql_is_watched_through_debezium(
             postgres.run(update(key))
         postgres.run(f"delete from {table} where id in (1, 9)")
         postgres.run(f"update {table} set id = 50 where id = 2")
-        agreed(1)
         postgres.run(f"update {table} set id = id + 20 where id between 3 and 6")
         postgres.run(f"begin; {update(50)}; {update(50)}; delete from {table} where id = 50; {insert([50])}; commit")
         postgres.run(f"update {table} set price = price + 1 where id % 2 = 0")
-        agreed(2)
+        agreed(1)
         assert all(report.rejected == 0 for report in stream.reports)
     finally:
         debezium.forget(f"job_{before}")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Wanted", "read_batches", "read_names", "read_schema", "read_table"]
 
-_CHANGED = re.compile(r"Column\(/?(.*?)\) (?:changed from (\w+) to (\w+)|was specified twice) in row (\d+)")
+_CHANGED = re.compile(r"Column\(/?(.{0,300}?)\) (?:changed from (\w+) to (\w+)|was specified twice) in row (\d+)")
 _ROW = re.compile(r"in row (\d+)")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "Interrupted", "UsageError", "dispatch"]
 
-VERBS = ("run", "violations", "check", "validate", "explain", "convert", "state", "doctor", "demo")
+VERBS = ("run", "violations", "plan", "backfill", "state", "check", "validate", "explain", "convert", "doctor", "demo")
 Interrupted = typer.Abort
 
 

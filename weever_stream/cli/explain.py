@@ -27,6 +27,7 @@ def explain(
 ) -> None:
     """Show the families of the rules, their sides, routing and indexes, and how selective each rule is."""
     from weever_stream.detect.plan import plan
+    from weever_stream.drawing import escaped
     from weever_stream.rules import bind_all, read_rules, schema_of
 
     rules = read_rules(file)
@@ -39,7 +40,7 @@ def explain(
     else:
         bound = bind_all(rules.rules, _guessed_types(rules))
     for line in [*_described(rules, plan(bound)), *_estimated(rules, table)]:
-        typer.echo(line)
+        typer.echo(escaped(line))
 
 
 def _guessed_types(rules: RuleFile) -> dict[str, ColumnType | str]:

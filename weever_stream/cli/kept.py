@@ -93,7 +93,7 @@ def _as_json(row: dict[str, Any], found: Found) -> str:
         "rule": row["rule"],
         "id": row["violation_id"],
         "severity": row["severity"],
-        **({"change": row["change"]} if found.log else {}),
+        **({"change": row["change"], "reason": row["reason"]} if found.log else {}),
         "left_key": row["left_key"],
         "right_key": row["right_key"],
         "batch_id": row["batch_id"],
@@ -118,7 +118,7 @@ def write_csv(found: Found, out: IO[bytes], to_terminal: bool) -> None:
 
     from weever_stream.sinks.reading import COLUMNS
 
-    names = [name for name in COLUMNS if found.log or name != "change"]
+    names = [name for name in COLUMNS if found.log or name not in ("change", "reason")]
     text = io.TextIOWrapper(out, "utf-8", "replace", newline="", write_through=True)
     try:
         writer = csv.writer(text, lineterminator="\n")
@@ -185,6 +185,8 @@ def _list(console: Console, found: Found) -> None:
         mark = Text()
         if found.log:
             mark = Text("+ violated ", style="red") if row["change"] == ADDED else Text("- fixed    ", style="green")
+            if row["reason"]:
+                mark = Text(f"- {printable(row['reason'].replace('_', ' '), 40)} ", style="yellow")
         console.print(Text("  ") + mark + Text(f"{row['at']:%Y-%m-%d %H:%M:%S}Z", style="cyan"))
         console.print(
             pair_of_texts(row["left_key"], row["right_key"], row["left_values"], row["right_values"], indent=3)

@@ -54,7 +54,7 @@ def _line(report: BatchReport) -> str:
         f"[dim]{at}[/] batch {report.batch}",
         f"{report.changes:,} change{'s' if report.changes != 1 else ''}",
         f"[red]+{report.added:,}[/] [green]-{report.removed:,}[/]",
-        f"open {_open(report.open)}",
+        f"open {_open(report.open)}{_unlisted(report.unlisted)}",
         f"[dim]{report.seconds:.1f} s, {report.shard_seconds:.2f} s of it in shards[/]",
         f"[dim]at {escape(report.position)}[/]",
     ]
@@ -63,6 +63,12 @@ def _line(report: BatchReport) -> str:
     if report.behind:
         parts.append(f"[dim]behind {escape(', '.join(f'{name} {value}' for name, value in report.behind.items()))}[/]")
     return "  ".join(parts)
+
+
+def _unlisted(counts: dict[str, int]) -> str:
+    """How many more there are of which only the number is known."""
+    total = sum(counts.values())
+    return f" [yellow]+ {total:,} not listed ({', '.join(map(escape, sorted(counts)))})[/]" if total else ""
 
 
 def _open(counts: dict[str, int]) -> str:

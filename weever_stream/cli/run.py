@@ -9,28 +9,41 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
+from contextlib import contextmanager, suppress
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weever_stream.errors import OutputError, RuleError
+from weever_stream.errors import EngineError, OutputError, RuleError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from weever_stream.job.job import Job
+    from weever_stream.state.revision import Revision
     from weever_stream.stream.progress import BatchReport
     from weever_stream.stream.run import Running
 
 __all__ = ["run"]
 
 _SECONDS_TO_END = 30.0
+_STARTING = "starting Spark (the first start compiles kernels: up to half a minute more)"
 _RESTARTS = 100
 """How often in a row a query is started again because its source has a new schema."""
+
+
+class RuleChanges(str, Enum):
+    """What is done if the rules are not those of the checkpoint."""
+
+    ask = "ask"
+    allow = "allow"
+    reject = "reject"
 
 
 class Format(str, Enum):
@@ -47,6 +60,13 @@ def run(
         int | None, typer.Option(min=0, help="Delta: changes from this version on, without a snapshot first.")
     ] = None,
     every: Annotated[str | None, typer.Option(help='How often to look for changes: "10 seconds".')] = None,
+    rule_changes: Annotated[
+        RuleChanges | None,
+        typer.Option(help="If rules are not those of the checkpoint; `state.rule_changes` of the job file, else ask."),
+    ] = None,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="An empty checkpoint goes on with Delta tables that another one wrote.")
+    ] = False,
     master: Annotated[str | None, typer.Option(help="The Spark master, where none is set otherwise.")] = None,
     format: Annotated[Format, typer.Option(help="How batches are told.")] = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Tell nothing of batches that change nothing.")] = False,
@@ -58,15 +78,42 @@ def run(
     lines = BatchLines(as_json=format is Format.json, quiet=quiet)
     if asked.file.alerts:
         lines.notice("note: `alerts` are not sent by this release; violations go to the sinks only")
-    with lines.status("starting Spark (the first start compiles kernels: up to half a minute more)"):
-        import weever_stream.detect.shard  # noqa: F401 - here, so that the workers find compiled kernels
-        from weever_stream.stream.session import session
+    from weever_stream.state.lease import Lease
+    from weever_stream.stream.places import notes_of
 
-        spark = session(asked.connectors, master=master, conf=asked.settings, app=f"weever {asked.file.table}")
+    with Lease(notes_of(asked)) as lease:  # before Spark starts: who is refused should not wait for it
+        with lines.status(_STARTING):
+            import weever_stream.detect.shard  # noqa: F401 - here, so that the workers find compiled kernels
+            from weever_stream.stream.run import start
+            from weever_stream.stream.session import session
+
+            spark = session(asked.connectors, master=master, conf=asked.settings, app=f"weever {asked.file.table}")
+        with _jvm_may_end(spark):
+            policy = rule_changes.value if rule_changes is not None else asked.state.rule_changes
+            approve = _approval(asked, policy)
+            begin = partial(start, spark, asked, once=once, every=every, approve=approve, take_over=take_over)
+            code = _supervised(begin, lines.batch, notice=lines.notice)
+        lease.check()
+        return code
+
+
+@contextmanager
+def _jvm_may_end(spark: Any) -> Iterator[None]:
+    """Stops Spark in the end. Tells it where there is no Spark any more: the kernel ends a JVM when memory is short."""
+    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+
     try:
-        return _supervised(spark, asked, lines.batch, once=once, every=every, notice=lines.notice)
+        yield
+    except (Py4JError, ConnectionError) as error:
+        if isinstance(error, Py4JJavaError):  # it answered
+            raise
+        raise EngineError(
+            "Spark's JVM has ended, or was ended by the system",
+            hint="its last words may be above; if memory was short, give it more. Then start the job again: it goes on",
+        ) from None
     finally:
-        spark.stop()
+        with suppress(Py4JError, ConnectionError):
+            spark.stop()
 
 
 def _job(path: Path, from_version: int | None, every: str | None) -> Job:
@@ -88,44 +135,45 @@ def _job(path: Path, from_version: int | None, every: str | None) -> Job:
     return replace(asked, source=asked.source.model_copy(update={"starting_version": from_version}))
 
 
+def _approval(job: Job, policy: str) -> Callable[[Revision], None]:
+    """Who says whether rules may change under a checkpoint: the policy, or the person at the terminal."""
+    from weever_stream.stream.run import allow, refused
+
+    def ask(revision: Revision) -> None:
+        lines = ["the rules are not those of the checkpoint:", *(f"  {line}" for line in revision.lines())]
+        typer.echo("\n".join(lines))
+        if not typer.confirm("change them?"):
+            refused(job)(revision)
+
+    if policy == "ask" and sys.stdin.isatty() and sys.stdout.isatty():
+        return ask
+    return allow if policy == "allow" else refused(job)
+
+
 def _supervised(
-    spark: Any,
-    job: Job,
+    begin: Callable[[Callable[[BatchReport], None]], Running],
     observe: Callable[[BatchReport], None],
     *,
-    once: bool,
-    every: str | None,
     notice: Callable[[str], None],
 ) -> int:
     """Runs the query to its end, and again where only the schema of its source has changed."""
-    from weever_stream.stream.failures import schema_changed, told
-    from weever_stream.stream.run import start
+    from weever_stream.stream.failures import schema_changed, texts_of, told
 
     stop = _Stop()
     with stop.on_signals():
         for _ in range(_RESTARTS):
-            running = start(spark, job, stop.observed(observe), once=once, every=every)
+            running = begin(stop.observed(observe))
             _wait(running, stop)
             failure = running.query.exception()
             if failure is None or stop.signal:
                 return stop.code
-            texts = _texts(failure)
+            texts = texts_of(failure)
             if not schema_changed(texts):
                 if os.environ.get("WEEVER_DEBUG") == "1":
                     raise failure
                 raise told(texts)
             notice("the table has a new schema; starting again with it")
     raise OutputError("the source changes its schema again and again", hint="see what writes to it")
-
-
-def _texts(failure: Any) -> list[str]:
-    """What an exception says, and its causes."""
-    texts = []
-    seen = 0
-    while failure is not None and seen < 10:
-        texts.append(str(failure))
-        failure, seen = failure.__cause__ or failure.__context__, seen + 1
-    return texts
 
 
 class _Stop:

@@ -2,6 +2,7 @@
 
     weever state inspect job.yaml [--verify]   shards, runs, rows, bytes, skew; --verify opens and checks all of it
     weever state gc job.yaml [--dry-run]       deletes run files that no shard needs
+    weever state rescale job.yaml              moves a stopped job to the number of shards that its file asks for
 
 Reads through Spark's own state reader; the job may be running. Exit codes: 0 all is well, 1 something is wrong with the
 state, 3 could not look.
@@ -33,6 +34,7 @@ class Action(str, Enum):
 
     inspect = "inspect"
     gc = "gc"
+    rescale = "rescale"
 
 
 class Format(str, Enum):
@@ -43,7 +45,7 @@ class Format(str, Enum):
 
 
 def state(
-    action: Annotated[Action, typer.Argument(help="inspect or gc")],
+    action: Annotated[Action, typer.Argument(help="inspect, gc or rescale")],
     job: Annotated[Path, typer.Argument(help="The job file.")],
     verify: Annotated[
         bool, typer.Option("--verify", help="inspect: open every run and check every invariant.")
@@ -52,7 +54,7 @@ def state(
     older_than: Annotated[str, typer.Option(help="gc: only files that are older.")] = "1 hour",
     format: Annotated[Format, typer.Option(help="text or json")] = Format.text,
 ) -> int:
-    """Look into a job's checkpoint (inspect), or delete run files that nobody needs (gc)."""
+    """Look into a job's checkpoint (inspect), delete files that nobody needs (gc), change its shards (rescale)."""
     from rich.console import Console
 
     from weever_stream.job.job import read_job
@@ -67,6 +69,8 @@ def state(
         raise RuleError(f"--older-than: {error}") from None
     console = Console(highlight=False, soft_wrap=True)
     as_json = format is Format.json
+    if action is Action.rescale:
+        return _rescale(console, asked)
     spark = session(asked.connectors, conf=asked.settings)
     try:
         found = manifests(spark, asked.state.checkpoint.rstrip("/"))
@@ -77,7 +81,30 @@ def state(
     return _inspect(console, asked, found, verify=verify, as_json=as_json)
 
 
+def _rescale(console: Console, job: Job) -> int:
+    from weever_stream.cli.progress import BatchLines
+    from weever_stream.state.lease import Lease
+    from weever_stream.stream.owner import locked_by_jvm
+    from weever_stream.stream.places import notes_of
+    from weever_stream.stream.query import open_context
+    from weever_stream.stream.rescaling import rescale
+    from weever_stream.stream.session import session
+
+    with Lease(notes_of(job), "weever state rescale") as lease:
+        spark = session(job.connectors, conf=job.settings)
+        try:
+            locked_by_jvm(spark, lease)
+            noted = rescale(open_context(spark, job, lease, BatchLines().batch), job.state.shards)
+        finally:
+            spark.stop()
+    console.print(f"{noted.shards} shards from the next start on: weever run")
+    return 0
+
+
 def _inspect(console: Console, job: Job, found: dict[int, Any], *, verify: bool, as_json: bool) -> int:
+    from rich.text import Text
+
+    from weever_stream.drawing import escaped
     from weever_stream.state.inspect import held, skew
 
     lines = list(held(found))
@@ -91,7 +118,7 @@ def _inspect(console: Console, job: Job, found: dict[int, Any], *, verify: bool,
         rows, size = sum(line.rows for line in lines), sum(line.inline_bytes + line.file_bytes for line in lines)
         console.print(f"{len(found)} shards, {rows:,} rows, {size:,} bytes, fullest shard {uneven:.2f} x the average")
         for shard, problem in wrong:
-            console.print(f"[red]shard {shard}:[/] {problem}", markup=True)
+            console.print(Text(f"shard {shard}: ", "red") + Text(escaped(problem)))
         if verify and not wrong:
             console.print("[green]every invariant holds[/]")
     return 1 if wrong else 0
@@ -110,12 +137,17 @@ def _wrong(job: Job, found: dict[int, Any]) -> list[tuple[int, str]]:
 def _table(lines: list[Held]) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
+
+    from weever_stream.drawing import escaped
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in ("shard", "family", "batch", "runs", "files", "rows", "dead", "inline bytes", "file bytes", "open"):
         table.add_column(name, justify="left" if name == "family" else "right")
     for line in lines:
-        table.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in vars(line).values()))
+        # A family's name is what the manifest says: text, never markup.
+        cells = (f"{value:,}" if isinstance(value, int) else escaped(str(value)) for value in vars(line).values())
+        table.add_row(*map(Text, cells))
     return table
 
 

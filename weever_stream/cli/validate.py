@@ -79,18 +79,21 @@ def _print_rules(rules: RuleFile) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from weever_stream.drawing import escaped
+
     console = Console()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("rule", "severity", "reports", "denies"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "severity")
     for rule in rules.rules:
-        table.add_row(*(Text(cell) for cell in (rule.name, rule.severity, _kind(rule), write_rule(rule))))
+        table.add_row(*(Text(escaped(cell)) for cell in (rule.name, rule.severity, _kind(rule), write_rule(rule))))
     console.print(table)
     for note in rules.notes:
-        console.print(Text(f"note: {note}"), soft_wrap=True)
+        console.print(Text(escaped(f"note: {note}")), soft_wrap=True)
     count = len(rules.rules)
     console.print(
-        Text(f"{rules.path}: {count} rule{'s' * (count != 1)} of table {rules.table}, all valid"), soft_wrap=True
+        Text(escaped(f"{rules.path}: {count} rule{'s' * (count != 1)} of table {rules.table}, all valid")),
+        soft_wrap=True,
     )
 
 

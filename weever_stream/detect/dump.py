@@ -17,18 +17,21 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from weever_stream.detect.flood import FIRST
 from weever_stream.detect.run import Run
 from weever_stream.detect.sections import Format, ipc, pieces, unpacked
 from weever_stream.detect.shard import Shard, Tally
 from weever_stream.errors import OutputError, StateError
 from weever_stream.index.tree import Tree
 from weever_stream.index.tuples import TupleSet
+from weever_stream.rules.writing import write_operand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from weever_stream.detect.plan import Plan
     from weever_stream.detect.sections import Section
+    from weever_stream.rules.types import ColumnType
 
 __all__ = ["VERSION", "damage_told", "dump_shard", "load_shard", "plan_text", "run_of", "run_sections"]
 
@@ -40,11 +43,23 @@ _FORMAT = Format(b"WEEVERST", VERSION, "a dump of a detector", _HINT)
 def plan_text(plan: Plan) -> list[str]:
     """What must not change between a dump and a load: the rules as they are read, the key, how columns are coded.
 
-    A rule's fingerprint is not enough: it is the same with t and s exchanged, and gates and sides then are not.
+    A rule's fingerprint is not enough: it is the same with t and s exchanged, and gates and sides then are not. Written
+    in the rule language, not as Python shows its objects: a later release must find the same text.
     """
-    codes = [f"{code.column}:{code.coding.domain}:{code.coding.form}" for code in plan.codes]
-    rules = [f"{bound.pairs!r} {bound.left_filter!r} {bound.right_filter!r}" for bound in plan.rules]
-    return [*rules, "key", *plan.key, "codes", *codes]
+    codes = [f"{code.column}:{_type_text(code.coding.domain)}:{code.coding.form}" for code in plan.codes]
+    rules = [
+        " and ".join(
+            f"{write_operand(typed.left)} {typed.op.symbol} {write_operand(typed.right)} as {_type_text(typed.domain)}"
+            for typed in (*bound.pairs, *bound.left_filter, *bound.right_filter)
+        )
+        for bound in plan.rules
+    ]
+    levels = [f"levels from {FIRST}"] if plan.capped else []
+    return [*rules, *levels, "key", *plan.key, "codes", *codes]
+
+
+def _type_text(kind: ColumnType) -> str:
+    return f"{kind} {kind.unit}" if kind.kind in ("timestamp", "timestamp_ntz", "duration") else str(kind)
 
 
 def dump_shard(shard: Shard, path: Path, about: Mapping[str, Any]) -> None:

@@ -6,11 +6,15 @@ Elsewhere (crossed columns, no equality at all, a hot key that is spread over a 
 each tells it which role it plays there, or pairs would be found twice: two boolean columns, `LEFT` and `RIGHT`, that
 filter like any other column. Such families look at ordered pairs only; of a symmetric rule the order with the smaller
 key on the left is the one that counts. Rules on one row form a family of their own.
+
+What is kept has levels, so that a row with too many partners can list some of its pairs and count the others (`flood`).
+Each shard decides that for itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -42,19 +46,27 @@ class FamilyPlan:
     routed: Plan
     """Rules as they are written: tells where a row belongs, and what a pair is called."""
     kept: Plan
-    """The same, with roles where they are told apart: tells what is stored and probed."""
+    """The same, with roles where they are told apart, and with levels: tells what is stored and probed."""
     spread: int
     """Rows are cut into so many parts on either side; a pair of parts is a cell, and cells are in different shards."""
+    generation: int = 0
+    """When its rules came into the job: what is stored for one generation is nothing to another."""
 
-    @property
+    @cached_property
     def roles(self) -> bool:
         """Whether rows are told their role."""
-        return self.kept is not self.routed
+        return LEFT in self.kept.columns
 
-    @property
+    @cached_property
+    def mirrored(self) -> tuple[bool, ...]:
+        """Of each rule, whether its pairs are found twice, once from either row, and told once."""
+        return tuple(self.roles and bound.rule.symmetric for bound in self.routed.rules)
+
+    @cached_property
     def identity(self) -> str:
         """Changes if and only if what is stored does."""
-        text = "\n".join([*plan_text(self.kept), f"spread {self.spread}"])
+        born = [f"generation {self.generation}"] if self.generation else []
+        text = "\n".join([*plan_text(self.kept), f"spread {self.spread}", *born])
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -79,7 +91,8 @@ def families(
         bound = tuple(rules[rule] for rule in members)
         routed = plan(bound, key)
         crossed = whole.families[number].left != whole.families[number].right
-        kept = plan(tuple(_with_roles(one) for one in bound), key) if crossed or parts > 1 else routed
+        roles = crossed or parts > 1
+        kept = plan(tuple(_with_roles(one) for one in bound) if roles else bound, key, capped=True)
         made.append((tuple(members), routed, kept, parts))
     if whole.one_row:
         members = [rule for rule, _ in whole.one_row]

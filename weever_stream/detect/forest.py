@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
 from sortedcontainers import SortedKeyList
 
 from weever_stream.detect.run import Run, Shape
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from weever_stream.detect.rows import Rows
+    from weever_stream.index.arrays import Ints
     from weever_stream.index.tree import Tree
 
 __all__ = ["Forest"]
 
 _GATHERED = 1 << 15
 """Single rows are probed against every run, so when they settle they are joined with all runs of so few rows."""
+_NO_GATES: Ints = np.empty(0, np.int64)
 _RATIO = 3
 """A run is merged with the next larger one unless that is at least so many times as large."""
 
@@ -112,6 +115,18 @@ class Forest:
             runs.add(larger.merged(smaller, self.serial(), self.shape))
             at = 0
         self.runs, self._largest_first = runs, tuple(reversed(runs))
+
+    def open_gates(self, side: int) -> Iterator[Ints]:
+        """Of each part the gates of a side that some row passes, as words of bits; the dead are asked too."""
+        for part in self:
+            if isinstance(part, Tail):
+                entries = part.entries(side)
+                words = np.bitwise_or.reduce(entries.gates) if len(entries) else _NO_GATES
+            else:
+                tree = part.trees[side]
+                words = tree.open_gates() if tree is not None else _NO_GATES
+            if len(words):
+                yield words
 
     def fits_tail(self, rows: int) -> bool:
         """Whether so many new rows go to the tail."""

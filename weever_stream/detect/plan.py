@@ -5,6 +5,9 @@ Rules that compare the same columns for equality form a family and share storage
 only if something probes it: a symmetric rule probes once, from left to right. What one row must fulfil alone (filters,
 columns that must not be null) becomes a gate: a bit stored with the row, tested like a column. A plan depends on the
 rules and the schema only, never on the data.
+
+In a capped plan rows have levels (see `flood`). A family then has further sides, for the pairs of flooded rows, and
+programs that count all pairs of a rule, whatever the levels.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weever_stream.detect.flood import calm, flood_fields, is_calm, is_mark, samples
 from weever_stream.index.codes import Coding, coding
 from weever_stream.index.probing import HALF, MAX_PROGRAMS, OTHERS
 from weever_stream.index.tree import Programs
@@ -59,7 +63,7 @@ class Side:
     """Each gate, and its bit."""
     stored: bool = False
     always_open: bool = True
-    """Whether a row without nulls passes all gates."""
+    """Whether a calm row without nulls passes all gates."""
     gated: bool = True
     """Whether every program has a gate here, so that a row which passes none is of no use."""
 
@@ -72,7 +76,7 @@ class Side:
         if not gate.not_null and not gate.filters:
             self.gated = False
             return -1
-        self.always_open &= not gate.filters
+        self.always_open &= all(is_calm(said) for said in gate.filters)
         return self.gates.setdefault(gate, len(self.gates))
 
 
@@ -132,6 +136,10 @@ class Plan:
     key: tuple[str, ...] = ()
     by_key: Probe | None = None
     """Finds stored rows by their key: the last side holds the key columns."""
+    capped: bool = False
+    """Whether rows have levels."""
+    counting: tuple[Probe, ...] = ()
+    """Of a capped plan: the first probes, program by program, without a look at levels. Those behind find samples."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -139,15 +147,21 @@ class Plan:
         read = {name for bound in self.rules for name in bound.rule.columns}
         return (*self.key, *sorted(read - set(self.key)))
 
+    @property
+    def stored_columns(self) -> tuple[str, ...]:
+        """The columns as they are stored: those of a capped plan are followed by luck and levels."""
+        return (*self.columns, *(field.name for field in flood_fields(self.rules) if self.capped))
 
-def plan(rules: Iterable[BoundRule], key: Mapping[str, ColumnType] | None = None) -> Plan:
+
+def plan(rules: Iterable[BoundRule], key: Mapping[str, ColumnType] | None = None, *, capped: bool = False) -> Plan:
     """The plan of a set of bound rules over a table with the given key columns. Linear in the number of predicates."""
-    return _Planner(tuple(rules)).plan(key or {})
+    return _Planner(tuple(rules), capped=capped).plan(key or {})
 
 
 class _Planner:
-    def __init__(self, rules: tuple[BoundRule, ...]) -> None:
+    def __init__(self, rules: tuple[BoundRule, ...], *, capped: bool) -> None:
         self.rules = rules
+        self.capped = capped and any(not bound.rule.one_row for bound in rules)
         self.codes: dict[CodeColumn, int] = {}
         self.sides: list[Side] = []
         self.families: dict[tuple[tuple[int, int], ...], list[int]] = {}
@@ -163,15 +177,26 @@ class _Planner:
                 self.families.setdefault(tuple(equalities), []).append(number)
         families: list[Family] = []
         probes: list[Probe] = []
+        counting: list[Probe] = []
+        sampling: list[Probe] = []
         self.names = [code.column for code in self.codes]
         for shared, members in self.families.items():
             family = self.family(len(families), shared, members)
             families.append(family)
-            probes += self.probes(family)
+            rules = [(number, self.rules[number]) for number in members]
+            if not self.capped:
+                probes += self.probes(family, rules)
+                continue
+            probes += self.probes(family, [(number, calm(bound, number)) for number, bound in rules])
+            counting += self.probes(family, rules)
+            sampled = self.family(len(families) - 1, shared, members)
+            sampling += self.probes(
+                sampled, [(number, one) for number, bound in rules for one in samples(bound, number)]
+            )
         by_key = self.by_key(key) if key else None
         return Plan(
-            self.rules, tuple(self.codes), tuple(self.sides), tuple(families), tuple(probes), tuple(self.one_row),
-            tuple(key), by_key,
+            self.rules, tuple(self.codes), tuple(self.sides), tuple(families), (*probes, *sampling),
+            tuple(self.one_row), tuple(key), by_key, self.capped, tuple(counting),
         )  # fmt: skip
 
     def by_key(self, key: Mapping[str, ColumnType]) -> Probe:
@@ -197,16 +222,18 @@ class _Planner:
         columns = tuple((self.names[a], self.names[b]) for a, b in equalities)
         return Family(columns, last if left == right else last - 1, last, tuple(members))
 
-    def probes(self, family: Family) -> list[Probe]:
-        """One group of programs for each pair of sides, cut to what one walk can hold."""
+    def probes(self, family: Family, rules: Iterable[tuple[int, BoundRule]]) -> list[Probe]:
+        """One group of programs for each pair of sides, cut to what one walk can hold.
+
+        A rule may come in several parts, each with the number of the rule.
+        """
         forward: list[tuple[Target, list[tuple[int, int, int]], tuple[int, int, int]]] = []
         backward: list[tuple[Target, list[tuple[int, int, int]], tuple[int, int, int]]] = []
-        for number in family.rules:
-            bound = self.rules[number]
-            forward.append(self.program(number, family, query_is_left=True))
+        for number, bound in rules:
+            forward.append(self.program(number, bound, family, query_is_left=True))
             self.sides[family.right].stored = True
             if not bound.rule.symmetric:
-                backward.append(self.program(number, family, query_is_left=False))
+                backward.append(self.program(number, bound, family, query_is_left=False))
                 self.sides[family.left].stored = True
         if family.left == family.right:
             both = [*forward, *backward]
@@ -222,10 +249,9 @@ class _Planner:
         ]
 
     def program(
-        self, number: int, family: Family, *, query_is_left: bool
+        self, number: int, bound: BoundRule, family: Family, *, query_is_left: bool
     ) -> tuple[Target, list[tuple[int, int, int]], tuple[int, int, int]]:
         """A rule as predicates over (stored column, op, query column), its gates, and how it pairs within one set."""
-        bound = self.rules[number]
         left, right = self.sides[family.left], self.sides[family.right]
         others = [predicate for predicate in bound.pairs if predicate.op is not Op.EQ]
         predicates = []
@@ -258,7 +284,7 @@ def _relaxed(predicate: TypedPredicate) -> Op:
 
 def _gate(columns: Iterable[object], filters: Iterable[TypedPredicate], row: str) -> Gate:
     """A gate with its filters written over t, so that equal ones of both rows are one."""
-    names = frozenset(column.name for column in columns if isinstance(column, Column))
+    names = frozenset(column.name for column in columns if isinstance(column, Column) and not is_mark(column.name))
     return Gate(names, tuple(_over_t(predicate) for predicate in filters))
 
 

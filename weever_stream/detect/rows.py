@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from weever_stream.detect.filters import passes
+from weever_stream.detect.flood import FIRST, LUCK, is_mark, mark_passes
 from weever_stream.index import hashing
-from weever_stream.index.arrays import as_arrow
+from weever_stream.index.arrays import as_arrow, numbers
 from weever_stream.index.codes import encode
 from weever_stream.index.tree import Entries
 
@@ -74,28 +75,49 @@ def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+@dataclass(slots=True, eq=False)
+class _Seen:
+    """What is known of some rows while they are encoded."""
+
+    table: pa.RecordBatch
+    valid: dict[str, Mask]
+    """The columns that have nulls, and where they have none."""
+    known: dict[int, Mask]
+    """The same by code."""
+    filtered: dict[object, Mask]
+    """The rows that pass a filter, of those that were looked at so far."""
+    puts: Mask | None
+    calm: bool
+
+
 class Encoder:
     """Makes `Rows` for one plan, from batches that hold the plan's columns in the plan's order."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._one_row = [gate for _, gate in plan.one_row]
-        places = {name: at for at, name in enumerate(plan.columns)}
-        self._codes = [(code.column, places[code.column], code.coding) for code in plan.codes]
+        places = {name: at for at, name in enumerate(plan.stored_columns)}
+        codes = [(number, code.column, places[code.column]) for number, code in enumerate(plan.codes)]
+        self._codes = [(*code, plan.codes[code[0]].coding) for code in codes if not is_mark(code[1])]
+        self._marks = [(number, at) for number, name, at in codes if is_mark(name)]
+        self._levels = [at for name, at in places.items() if is_mark(name) and name != LUCK]
+        self._luck = places.get(LUCK, -1)
+        sampled = {probe.stored for probe in plan.probes[len(plan.counting) :]} if plan.capped else set()
+        sampled |= {probe.queries for probe in plan.probes[len(plan.counting) :]} if plan.capped else set()
         self._sides = [
-            (side, _places(side.equals), _places((*side.equals[: stored_equals(side)], *side.codes)))
-            for side in plan.sides
+            (side, _places(side.equals), _places((*side.equals[: stored_equals(side)], *side.codes)), at in sampled)
+            for at, side in enumerate(plan.sides)
         ]
 
     def rows(self, table: pa.RecordBatch, order: Ints, *, drops: bool = True) -> Rows:
         """Encodes a batch. Drops (even order; `drops` tells whether there may be any) are on the key side only."""
         n = table.num_rows
-        matrix = np.empty((n, len(self._codes)), np.int64)
+        matrix = np.empty((n, len(self._plan.codes)), np.int64)
         valid: dict[str, Mask] = {}
         known: dict[int, Mask] = {}
         filtered: dict[object, Mask] = {}
         columns = table.columns
-        for number, (name, at, how) in enumerate(self._codes):
+        for number, name, at, how in self._codes:
             matrix[:, number], present = encode(columns[at], how)
             if present is not None:
                 valid[name] = known[number] = present
@@ -103,9 +125,14 @@ class Encoder:
         if puts is not None and puts.all():
             puts = None
         positions = np.arange(n, dtype=np.int32)
+        few, calm = (positions[:0], True) if self._luck < 0 else self._few(columns)
+        seen = _Seen(table, valid, known, filtered, puts, calm)
+        some = self._some(seen, matrix, few) if len(few) else None
         sides = tuple(
-            self._entries(side, hashing.keyed(matrix, equals, stored), table, positions, valid, known, filtered, puts)
-            for side, equals, stored in self._sides
+            (self._entries(side, hashing.keyed(some[1], equals, stored), few, some[0]) if some else _nothing(side))
+            if sampled
+            else self._entries(side, hashing.keyed(matrix, equals, stored), positions, seen)
+            for side, equals, stored, sampled in self._sides
         )
         if not self._one_row:
             return Rows(table, order, sides, ())
@@ -113,24 +140,36 @@ class Encoder:
         violating = (np.flatnonzero(open_ if puts is None else open_ & puts) for open_ in opens)
         return Rows(table, order, sides, tuple(rows.astype(np.int32) for rows in violating))
 
-    def _entries(
-        self,
-        side: Side,
-        matrix: Ints,
-        table: pa.RecordBatch,
-        positions: Positions,
-        valid: dict[str, Mask],
-        known: dict[int, Mask],
-        filtered: dict[object, Mask],
-        puts: Mask | None,
-    ) -> Entries:
-        kept = None if side.role == "key" else puts
-        if valid or not side.always_open:
-            gates = self._gates(side, table, valid, filtered)
-            matrix = np.ascontiguousarray(np.hstack([matrix, gates]))
-            if side.gated and side.gates:
-                useful: Mask = np.any(gates & _bits(len(side.gates)), axis=1)
-                kept = useful if kept is None else kept & useful
+    def _few(self, columns: Sequence[pa.Array]) -> tuple[Positions, bool]:
+        """The rows that the index of samples is about, and whether all rows are calm."""
+        useful = numbers(columns[self._luck], "i") >= FIRST
+        calm = True
+        for at in self._levels:
+            levels = numbers(columns[at], "i")
+            if levels.any():
+                useful |= levels > 0
+                calm = False
+        return np.flatnonzero(useful).astype(np.int32), calm
+
+    def _some(self, seen: _Seen, matrix: Ints, few: Positions) -> tuple[_Seen, Ints]:
+        """Some of the rows, with the codes of luck and levels that only they need."""
+        codes = matrix[few]
+        for number, at in self._marks:
+            codes[:, number] = numbers(seen.table.column(at), "i")[few]
+        valid = {name: mask[few] for name, mask in seen.valid.items()}
+        known = {number: mask[few] for number, mask in seen.known.items()}
+        puts = None if seen.puts is None else seen.puts[few]
+        return _Seen(seen.table.take(as_arrow(few)), valid, known, {}, puts, seen.calm), codes
+
+    def _entries(self, side: Side, matrix: Ints, positions: Positions, seen: _Seen) -> Entries:
+        kept, known = None if side.role == "key" else seen.puts, seen.known
+        if seen.valid or not side.always_open or not seen.calm:
+            gates = self._gates(side, seen.table, seen.valid, seen.filtered)
+            if not (gates == -1).all():  # gates that are not stored are open
+                matrix = np.ascontiguousarray(np.hstack([matrix, gates]))
+                if side.gated:
+                    useful: Mask = np.any(gates & _bits(len(side.gates)), axis=1)
+                    kept = useful if kept is None else kept & useful
         entries = Entries(matrix, positions, stored_equals(side), len(side.codes))
         for number in side.equals if known else ():
             if number in known:
@@ -151,11 +190,18 @@ class Encoder:
         opens = np.ones(table.num_rows, np.bool_)
         for filtered in gate.filters:
             if filtered not in known:
-                known[filtered] = passes(table, [filtered])
+                mark = is_mark(filtered.left.name)
+                known[filtered] = mark_passes(table, filtered) if mark else passes(table, [filtered])
             opens &= known[filtered]
         for name in gate.not_null & valid.keys():
             opens &= valid[name]
         return opens
+
+
+def _nothing(side: Side) -> Entries:
+    """No entries of a side."""
+    width = 1 + stored_equals(side) + len(side.codes)
+    return Entries(np.empty((0, width), np.int64), np.empty(0, np.int32), stored_equals(side), len(side.codes))
 
 
 def _bits(n: int) -> Ints:

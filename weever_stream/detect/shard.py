@@ -5,6 +5,9 @@ the exact net difference between the violations before and after. Stale and repe
 is not read to its end, or fails, leaves the shard as it was. No ledger of violations is kept: what a row's departure
 ends is found by probing once more.
 
+A row that comes with more than `cap` partners under a rule lists only some of its pairs (see `flood`, `moving`); the
+others are counted in `unlisted`. That needs a capped plan.
+
 Cost of a batch: the probes of the rows that come and go, the pairs they make, and O(log n) copies of each new row over
 its life; nothing else grows with the number of rows held.
 """
@@ -18,13 +21,14 @@ import numpy as np
 import pyarrow as pa
 
 from weever_stream.detect.batch import Held, RowsOfBatch, split_by_cancelling
+from weever_stream.detect.flood import Marker
 from weever_stream.detect.forest import Forest
 from weever_stream.detect.found import Found, cancel, confirmed, resolve
+from weever_stream.detect.moving import Finder, Moving, in_key_order
 from weever_stream.detect.rows import Encoder, Rows, joined
-from weever_stream.detect.run import Run, Shape, probe_side
-from weever_stream.detect.tail import Tail, scan
+from weever_stream.detect.run import Run, Shape
+from weever_stream.detect.tail import Tail
 from weever_stream.index.arrangement import UNORDERED
-from weever_stream.index.sorting import sort_rows
 from weever_stream.index.tree import FANOUT, LEAF
 from weever_stream.index.tuples import TupleSet
 
@@ -65,23 +69,33 @@ class Shard:
 
     `remember_drops` keeps the sequence of that many dropped keys too, so that a change which arrives after the drop of
     its row is known to be stale. The newest are kept, twice as many at most: state must not grow with the history.
+    `cap` is the number of partners above which a row lists only some of its pairs; 0 for none. It may differ from one
+    batch to the next.
     """
 
     def __init__(
-        self, plan: Plan, schema: pa.Schema, *, remember_drops: int = 0, leaf: int = LEAF, fanout: int = FANOUT
-    ) -> None:
+        self, plan: Plan, schema: pa.Schema, *, remember_drops: int = 0, cap: int = 0, leaf: int = LEAF,
+        fanout: int = FANOUT,
+    ) -> None:  # fmt: skip
         assert plan.by_key is not None, "a shard's plan has a key"
+        assert plan.capped or not cap, "only rows of a capped plan have levels"
         self.plan = plan
+        self.cap = cap
         self.by_key = plan.by_key
         self.remember_drops = remember_drops
         self.counts: list[int] = [0] * len(plan.rules)
+        """Living violations that are listed."""
+        self.unlisted: list[int] = [0] * len(plan.rules)
+        """Those that are not."""
         self.tally = Tally()
         self.drops_held = 0
         """Remembered drops, at most."""
         self.numbered = 0
         """The last row number given out, for a table without a key."""
-        self.forest = Forest(Shape(plan, leaf, fanout), schema)
+        self._marker = Marker(plan, schema) if plan.capped else None
+        self.forest = Forest(Shape(plan, leaf, fanout), self._marker.schema if self._marker else schema)
         self._encoder = Encoder(plan)
+        self._finder = Finder(plan, self.forest, self._encoder)
         self._symmetric = [bound.rule.symmetric for bound in plan.rules]
 
     def apply(self, table: pa.RecordBatch, order: Ints, *, drops: bool = True) -> Iterator[Found]:
@@ -91,7 +105,7 @@ class Shard:
         """
         before, held = vars(self.tally).copy(), Held()
         try:
-            rows = self._encoder.rows(table, order, drops=drops)
+            rows = self._encoder.rows(self._marker.marked(table) if self._marker else table, order, drops=drops)
             keys = self._keys(rows)
             latest = self._latest(rows, keys[0])
             if latest is not rows:
@@ -125,7 +139,7 @@ class Shard:
         """The keys of a batch in order, so that look-ups walk memory in one direction; the tree of a large one."""
         entries = rows.sides[-1]
         if self.forest.fits_tail(len(rows)):
-            return _in_key_order(entries), None
+            return in_key_order(entries), None
         tree = self.forest.shape.build(len(self.plan.sides) - 1, entries, UNORDERED)
         return tree.entries(), tree
 
@@ -149,29 +163,34 @@ class Shard:
         """The net change of the violations; the rows come in once it is read."""
         serial = self.forest.serial()
         gone, gone_set, come_set = self._sets(rows, held, serial)
-        counts = self.counts.copy()
+        counts, unlisted = self.counts.copy(), self.unlisted.copy()
         removed: list[Found] = []
         added: list[Found] = []
         trees = None
         if not self.forest.fits_tail(len(rows)):
             trees = self.forest.shape.trees(rows, self.forest.largest, keys=keys)
-        for mine, mine_set, sign, own, later in (
-            (gone, gone_set, -1, None, removed),
-            (rows, come_set, 1, trees, added),
-        ):
-            if not len(mine):
+        going, coming = Moving(gone, gone_set, -1), Moving(rows, come_set, 1, trees)
+        before = after = self._finder.census() if self.plan.capped else None
+        if self.cap and len(rows):
+            after = self._finder.cap(coming, self.cap, before)
+        for moving, later, census in ((going, removed, before), (coming, added, after)):
+            if not len(moving.rows):
                 continue
-            for found in self._pairs(mine, mine_set, sign, own):
-                for piece, again in split_by_cancelling(found, mine_set):
-                    counts[found.rule] += sign * len(piece)
+            if census is not None:
+                self._finder.count(moving, census)
+            for found in self._finder.pairs(moving):
+                for piece, again in split_by_cancelling(found, moving.known):
+                    counts[found.rule] += moving.sign * len(piece)
                     if again:
                         later.append(piece)
                     else:
                         yield piece
+            for rule, n in enumerate(moving.unlisted or ()):
+                unlisted[rule] += moving.sign * n
         if removed or added:
             yield from cancel(removed, added, self._symmetric)
-        self._commit(serial, rows, trees, drops=drops)
-        self.counts = counts
+        self._commit(serial, coming.rows, coming.trees, drops=drops)
+        self.counts, self.unlisted = counts, unlisted
 
     def _commit(self, serial: int, rows: Rows, trees: tuple[Tree | None, ...] | None, *, drops: bool) -> None:
         """Lets the rows in; drops only where their sequence must be remembered."""
@@ -297,32 +316,6 @@ class Shard:
         gone_set = RowsOfBatch(table, np.concatenate(gids), np.concatenate(replaced))
         return gone, gone_set, RowsOfBatch(rows.table, numbers, replacing)
 
-    def _pairs(
-        self, rows: Rows, mine: RowsOfBatch, sign: int, trees: tuple[Tree | None, ...] | None
-    ) -> Iterator[Found]:
-        """Violations of some rows with everything that lives, and among themselves."""
-        for (rule, _), positions in zip(self.plan.one_row, rows.violating, strict=True):
-            if len(positions):
-                yield Found(rule, sign, mine, positions)
-        if trees is None and not self.forest.fits_tail(len(rows)):
-            trees = self.forest.shape.trees(rows, self.forest.largest, by_key=False)
-        for probe in self.plan.probes:
-            queries = rows.sides[probe.queries]
-            if trees is not None:
-                own = trees[probe.queries]
-                queries = own.entries() if own is not None else _in_key_order(queries)
-            for part in self.forest:
-                for pairs in part.probe(probe, queries):
-                    yield from resolve(pairs, probe, mine, queries.rows, part, sign)
-            if probe.within and len(rows) > 1:
-                stored = rows.sides[probe.stored]
-                for pairs in (
-                    scan(stored, len(stored), probe, queries, within=True)
-                    if trees is None
-                    else probe_side(trees, probe, queries, within=True)
-                ):
-                    yield from resolve(pairs, probe, mine, queries.rows, mine, sign)
-
     def violations(self, rule: int) -> Iterator[Found]:
         """All living violations of a rule, found anew. Cost: a probe of every row held, and the pairs."""
         parts = list(self.forest)
@@ -347,7 +340,7 @@ class Shard:
         elif (tree := part.trees[side]) is not None:
             entries = tree.entries()
         else:
-            entries = _in_key_order(self._encoder.rows(part.table, part.order).sides[side])
+            entries = in_key_order(self._encoder.rows(part.table, part.order).sides[side])
         return entries.take(np.flatnonzero(_alive(part, entries.rows))) if len(part.dead) else entries
 
     def _check(self) -> None:
@@ -373,10 +366,3 @@ def _alive(part: Run | Tail, rows: Positions) -> Mask:
 
 _NOTHING: Ints = np.empty(0, np.int64)
 _EMPTY_ROWS = Rows(pa.RecordBatch.from_pylist([], pa.schema([])), _NOTHING, (), ())
-
-
-def _in_key_order(entries: Entries) -> Entries:
-    """Entries sorted by key, so that probes walk through memory in one direction."""
-    if len(entries) < 2:
-        return entries
-    return entries.take(sort_rows(np.ascontiguousarray(entries.keys), _NOTHING))

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from weever_stream.detect.rows import Rows, joined, stored_equals, take_rows
 from weever_stream.index.probing import EVERY, OTHERS, scan_rows
-from weever_stream.index.tree import ALIVE, Entries, Pairs
+from weever_stream.index.tree import ALIVE, PAIRS_AT_ONCE, Entries, Pairs
 from weever_stream.index.tuples import TupleSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from weever_stream.detect.plan import Plan, Probe, Side
     from weever_stream.index.arrays import Bytes, Ints
@@ -43,12 +43,28 @@ def scan(
     dead: Bytes = ALIVE,
 ) -> Iterable[Pairs]:
     """Pairs of the queries with the first n stored entries; `within`: the queries are those entries' rows."""
+    wanted, meets = probe.wanted(within=within, rule=rule), OTHERS if within else EVERY
+    if len(queries) > SMALL:
+        return _steps(stored, n, probe, queries, wanted, meets, dead)
     _, found, _, pairs = scan_rows(
         n, dead, stored.matrix, stored.rows, stored.codes, queries.matrix, queries.rows, queries.codes,
-        stored.equals, probe.programs.packed, len(probe.programs.heads), probe.wanted(within=within, rule=rule),
-        OTHERS if within else EVERY, 0, _NO_LIMIT,
+        stored.equals, probe.programs.packed, len(probe.programs.heads), wanted, meets, 0, _NO_LIMIT,
     )  # fmt: skip
     return (Pairs.of(pairs),) if found else ()
+
+
+def _steps(
+    stored: Entries, n: int, probe: Probe, queries: Entries, wanted: int, meets: int, dead: Bytes
+) -> Iterator[Pairs]:
+    """The pairs of many queries, a bounded number at a time."""
+    at = 0
+    while at < len(queries):
+        at, found, _, pairs = scan_rows(
+            n, dead, stored.matrix, stored.rows, stored.codes, queries.matrix, queries.rows, queries.codes,
+            stored.equals, probe.programs.packed, len(probe.programs.heads), wanted, meets, at, PAIRS_AT_ONCE,
+        )  # fmt: skip
+        if found:
+            yield Pairs.of(pairs)
 
 
 _NO_LIMIT = np.iinfo(np.int64).max

@@ -6,7 +6,7 @@ is an error before a stream is started. `Feed.changes` costs nothing until the s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,8 +27,24 @@ class Feed(Protocol):
         """The table's columns with their types; the spelling of a type that rules cannot compare."""
         ...
 
+    def recognize(self, noted: Mapping[str, Any] | None, position: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Refuses a source that is another under the same name, or that lost what comes behind a position.
+
+        `noted` is what this said when the checkpoint was begun, None for a new one; `position` is that of the last
+        batch that was finished. Asks the source, so it is called when a query is about to start, before `changes`.
+        """
+        ...
+
     def changes(self, names: Sequence[str]) -> DataFrame:
         """A streaming change frame with exactly these columns and `changes.CONTROL`."""
+        ...
+
+    def history(self, names: Sequence[str], position: Mapping[str, Any]) -> DataFrame:
+        """A change frame, not a streaming one, whose changes lead to the table as it is at a position.
+
+        It begins where the job began. May hold more than the last change of a key, in any order. Refuses where the
+        source no longer has what is needed.
+        """
         ...
 
 

@@ -1,7 +1,8 @@
 """Debezium's change events: JSON with or without the schema part, told apart record by record.
 
     op                before: key                              before: full
-    c, r              replaces whatever the key had            puts the row; of an incremental snapshot as on the left
+    c                 replaces whatever the key had            puts the row
+    r                 replaces whatever the key had            the same
     u                 replaces whatever the key had            drops `before`, puts `after`
     d                 drops by key, wherever the row is        drops `before`
     t                 clears the table, or is rejected (`truncate`)
@@ -13,8 +14,10 @@ holds one that does not fit, the change goes everywhere instead. PostgreSQL with
 delete is taken from `before`, else from the message key.
 
 A value that PostgreSQL did not send (`__debezium_unavailable_value`) is taken from a full `before`, or the record is
-rejected. A record is rejected as a whole: no drop without its put. The sequence is the Kafka offset and never an LSN,
-which repeats and runs backwards.
+rejected. A record is rejected as a whole: no drop without its put. A row of a snapshot may come in mid-stream, by an
+incremental or blocking snapshot or a connector that lost its place, and then nothing tells the row it replaces; so `r`
+goes everywhere, in the first snapshot too: nothing tells which one it is. The sequence is the Kafka offset and never an
+LSN, which repeats and runs backwards.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ def read_events(
     events = _events(messages, wanted)
     rows = _rows(events, wanted, key, full_before)
     op, place = F.col("_op"), F.col("_place")
-    put = (F.size("_places") == 2) | (op.isin("c", "r") & ~F.col("_incremental") if full_before else F.lit(False))
+    put = (F.size("_places") == 2) | ((op == "c") if full_before else F.lit(False))
     change = (
         F.when(~op.isin("c", "r", "u", "d", "t"), F.lit(None))
         .when(op == "t", F.lit(CLEAR))
@@ -114,8 +117,6 @@ def _events(messages: DataFrame, wanted: Mapping[str, ColumnType]) -> DataFrame:
     told = {f"_told{i}": F.struct(*field_of(F.col("_fields"), name)) for i, name in enumerate(wanted)}
     opened = parts.withColumn("_event", F.when(F.col("_sound"), event)).withColumns({
         "_op": F.try_variant_get("_event", "$.op", "string"),
-        "_incremental": F.coalesce(F.try_variant_get("_event", "$.source.snapshot", "string") == "incremental",
-                                   F.lit(False)),
         **told,
     })  # fmt: skip
     return opened.drop("_document", "_fields", "_wrapped")

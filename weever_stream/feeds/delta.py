@@ -7,27 +7,30 @@ An added column stops a running stream once, with DELTA_SCHEMA_CHANGED_WITH_VERS
 on. A table with column mapping needs a schema log (`tracking`, a folder below the stream's checkpoint) to be streamed
 across renamed and dropped columns: then every change of schema stops the stream once, with
 DELTA_STREAMING_METADATA_EVOLUTION, an added column too. Whether a column that is read is still there is checked when
-the feed is opened, so renames and drops of others are let pass.
+the feed is opened, so renames and drops of others are let pass, and so are wider types: those that do not fit what is
+stored are refused when the query starts.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from weever_stream.errors import DataError
+from weever_stream.errors import DataError, StateError
 from weever_stream.feeds.changes import DROP, PUT
 from weever_stream.feeds.conversion import recast
 from weever_stream.feeds.readings import Reading, Trace, change_frame, changes_by_name, check_names, column
+from weever_stream.feeds.topics import ANEW
 from weever_stream.feeds.types import schema_of_spark
 from weever_stream.job.options import revealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
     from weever_stream.job.options import DeltaSource
     from weever_stream.rules.types import ColumnType
@@ -42,8 +45,14 @@ _MISSING = (
     "DELTA_TABLE_NOT_FOUND",
     "DELTA_PATH_DOES_NOT_EXIST",
 )
+_COMMIT = re.compile(r"[0-9]{20}\.json")
 _MAPPING = "delta.columnMapping.mode"
-_OTHERS_MAY_CHANGE = {"allowSourceColumnRename": "always", "allowSourceColumnDrop": "always"}
+_OTHERS_MAY_CHANGE = {
+    "allowSourceColumnRename": "always",
+    "allowSourceColumnDrop": "always",
+    "allowSourceColumnTypeChange": "always",
+}
+"""What rules read is compared with what is stored whenever a query starts."""
 
 
 class DeltaFeed:
@@ -61,7 +70,8 @@ class DeltaFeed:
             raise DataError("a Delta source needs a path or a table", hint="give one of them, not both")
         self._spark, self._source, self._key, self._declared, self._tracking = spark, source, key, columns, tracking
         self._name = source.table or f"delta.`{str(source.path).replace('`', '``')}`"
-        self._properties = self._described()
+        self._detail = self._described()
+        self._properties = dict(self._detail["properties"])
         if self._properties.get(_PROPERTY, "false").lower() != "true":
             raise DataError(
                 f"the change data feed of {source.table or source.path} is off",
@@ -88,7 +98,51 @@ class DeltaFeed:
         rows = reader.table(self._source.table) if self._source.table else reader.load(self._source.path)
         return read_commits(rows, names, self._key, self._found, self._declared)
 
-    def _described(self) -> dict[str, str]:
+    def history(self, names: Sequence[str], position: Mapping[str, Any]) -> DataFrame:
+        """The table as of a version; its changes up to there if the job began with a version."""
+        check_names(names, self._found, f"the table {self._source.table or self._source.path}")
+        version, first = int(position["version"]), self._source.starting_version
+        options = {name.lower() for name in self._source.options}
+        if first == "latest" or {"startingversion", "startingtimestamp"} & options:
+            raise DataError(
+                "it is not known at which version the job began, so rules cannot be filled from the table",
+                hint=f"name an empty checkpoint with a `starting_version`; {ANEW}",
+            )
+        if first is None:
+            rows = self._spark.sql(f"SELECT * FROM {self._name} VERSION AS OF {version}").withColumns(
+                {"_change_type": F.lit("insert"), "_commit_version": F.lit(version).cast("bigint")}
+            )
+        else:
+            feed = self._spark.read.option("readChangeFeed", "true").option("startingVersion", str(first))
+            feed = feed.option("endingVersion", str(version)).format("delta")
+            rows = feed.table(self._source.table) if self._source.table else feed.load(self._source.path)
+        return read_commits(rows, names, self._key, self._found, self._declared)
+
+    def recognize(self, noted: Mapping[str, Any] | None, position: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Refuses a table that was made anew, or whose log no longer has the commits behind the position."""
+        now, where = {"table": str(self._detail["id"])}, self._source.table or self._source.path
+        if noted is None:
+            return now
+        if noted.get("table") not in (None, now["table"]):
+            raise StateError(f"the table {where} was deleted and made anew: its id is another", hint=ANEW)
+        read, first = (position or {}).get("version"), self._first_version()
+        if read is not None and first is not None and first > int(read) + 1:
+            raise StateError(
+                f"the log of {where} no longer has the versions {int(read) + 1} to {first - 1},"
+                " which the job has not read",
+                hint=f"changes are lost: {ANEW}; and set delta.logRetentionDuration longer",
+            )
+        return now
+
+    def _first_version(self) -> int | None:
+        """The oldest commit in the log. One listing of its folder."""
+        jvm: Any = self._spark._jvm
+        folder = jvm.org.apache.hadoop.fs.Path(f"{self._detail['location']}/_delta_log")
+        listed = folder.getFileSystem(self._spark._jsc.hadoopConfiguration()).listStatus(folder)
+        names = (str(file.getPath().getName()) for file in listed)
+        return min((int(name[:20]) for name in names if _COMMIT.fullmatch(name)), default=None)
+
+    def _described(self) -> Row:
         where = self._source.table or self._source.path
         try:
             (detail,) = self._spark.sql(f"DESCRIBE DETAIL {self._name}").collect()
@@ -99,7 +153,7 @@ class DeltaFeed:
                 f"{where} is not a Delta table that can be read: {error.getCondition() or 'no reason given'}",
                 hint="check the path or the name, and that the session has Delta's extension",
             ) from None
-        return dict(detail["properties"])
+        return detail
 
 
 def read_commits(

@@ -13,11 +13,11 @@ say otherwise). Blank lines mean nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import IntegralType, LongType, StringType, StructField, StructType
 
 from weever_stream.errors import DataError
 from weever_stream.feeds.changes import WORDS as _CHANGES
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from weever_stream.job.options import FilesSource
     from weever_stream.rules.types import ColumnType
 
-__all__ = ["FilesFeed", "read_cells", "read_lines", "read_parquet_rows"]
+__all__ = ["FilesFeed", "read_cells", "read_lines", "read_parquet_rows", "reader_options"]
 
 _TYPE, _VERSION = "_change_type", "_commit_version"
 _MISREAD, _FILE = "_weever_misread", "_weever_file"
@@ -46,8 +46,18 @@ _READER = {
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
 }
+_LIMITS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
+_ONE_BATCH = str(1 << 30)
+"""Bytes of files, one file at least: a folder that has been filled for a year must not come in one batch."""
 _SAMPLE = 100
 """Lines of JSON that must show a version somewhere."""
+
+
+def reader_options(source: FilesSource) -> dict[str, str]:
+    """What Spark's reader of files is told. Of the two limits of a batch Spark takes one."""
+    given = revealed(source.options)
+    limit = {} if any(name in given for name in _LIMITS) else {"maxBytesPerTrigger": _ONE_BATCH}
+    return {**_READER, **limit, **given}
 
 
 class FilesFeed:
@@ -57,7 +67,7 @@ class FilesFeed:
         self, spark: SparkSession, source: FilesSource, key: Sequence[str], columns: Mapping[str, ColumnType]
     ) -> None:
         self._spark, self._source, self._key, self._declared = spark, source, key, columns
-        self._options = {**_READER, **revealed(source.options)}
+        self._options = reader_options(source)
         self._there = self._look()
         if not columns and (self._there is None or source.format != "parquet"):
             raise DataError(
@@ -84,20 +94,32 @@ class FilesFeed:
         """The columns with their declared types, else the files' own."""
         return {**(self._found if self._source.format == "parquet" else {}), **self._declared}
 
+    def recognize(self, noted: Mapping[str, Any] | None, position: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Nothing: a folder is what is in it, and Spark remembers the names of the files that it has read."""
+        return {}
+
     def changes(self, names: Sequence[str]) -> DataFrame:
         """The streaming change frame."""
+        return self._read(self._spark.readStream, self._source.path, names)
+
+    def history(self, names: Sequence[str], position: Mapping[str, Any]) -> DataFrame:
+        """All files that have been read: the position lists their `paths`."""
+        return self._read(self._spark.read, list(position["paths"]), names)
+
+    def _read(self, reader: Any, paths: str | list[str], names: Sequence[str]) -> DataFrame:
+        """The change frame of a reader, streaming or not."""
         check_names(names, self.schema, f"the folder {self._source.path}")
-        reader = self._spark.readStream.options(**self._options)
+        reader = reader.options(**self._options)
         file = F.col("_metadata.file_path").alias(_FILE)
         if self._source.format == "json":
-            return read_lines(reader.text(self._source.path).select("value", file), names, self._key, self._declared)
+            return read_lines(reader.text(paths).select("value", file), names, self._key, self._declared)
         schema = self._parquet_schema() if self._source.format == "parquet" else self._csv_schema()
         if self._source.format == "parquet":
-            rows = reader.schema(schema).parquet(self._source.path).select("*", file)
+            rows = reader.schema(schema).format("parquet").load(paths).select("*", file)
             return read_parquet_rows(rows, names, self._key, schema_of_spark(schema), self._declared)
         strict = {"header": "true", "enforceSchema": "false", "columnPruning": "false",
                   "columnNameOfCorruptRecord": _MISREAD}  # fmt: skip
-        rows = reader.options(**strict).schema(schema).csv(self._source.path).select("*", file)
+        rows = reader.options(**strict).schema(schema).csv(paths).select("*", file)
         return read_cells(rows, names, self._key, self._declared)
 
     def _look(self) -> StructType | None:
@@ -124,7 +146,7 @@ class FilesFeed:
             )
 
     def _parquet_schema(self) -> StructType:
-        own = list(self._there.fields) if self._there is not None else []
+        own = [_widest(field) for field in self._there.fields] if self._there is not None else []
         has = {field.name for field in own}
         extra = [StructField(name, spark_type(kind)) for name, kind in self._declared.items() if name not in has]
         if not own:
@@ -137,6 +159,11 @@ class FilesFeed:
         if missing:
             raise DataError(f"the files in {self._source.path} have no column {missing[0]}", hint="see their header")
         return StructType([StructField(name, StringType()) for name in (*names, _MISREAD)])
+
+
+def _widest(field: StructField) -> StructField:
+    """Whole numbers as bigint: files may have been written before a column was widened, and after."""
+    return StructField(field.name, LongType() if isinstance(field.dataType, IntegralType) else field.dataType)
 
 
 def read_lines(

@@ -256,14 +256,33 @@ class Tree:
             if found:
                 yield Pairs.of(pairs)
 
-    def count(self, queries: Entries, programs: Programs) -> tuple[Ints, int]:
-        """How many stored rows each query matches under any of the programs, without listing; and nodes visited."""
+    def count(self, queries: Entries, programs: Programs, *, wanted: int = -1, dead: Bytes = ALIVE) -> tuple[Ints, int]:
+        """How many stored rows each query matches under the programs, without listing; and nodes visited.
+
+        `wanted` selects programs by bits. A row that matches under two of them counts twice. Where there are dead rows
+        every row that matches is looked at.
+        """
         tally = np.zeros(len(queries), np.int64)
         _, _, visits, _ = probe_tree(
-            self.buffer, ALIVE, queries.matrix, queries.rows, queries.codes, programs.packed, len(programs),
-            -1, EVERY, 0, _NO_LIMIT, tally,
+            self.buffer, dead, queries.matrix, queries.rows, queries.codes, programs.packed, len(programs),
+            wanted, EVERY, 0, _NO_LIMIT, tally,
         )  # fmt: skip
         return tally, visits
+
+    def open_gates(self) -> Ints:
+        """The gates that some row passes, as words of bits; no word if all rows pass all, or there are no rows."""
+        return self._root_gates()[1::2]
+
+    def all_pass(self, gate: int) -> bool:
+        """Whether every row passes a gate."""
+        every = self._root_gates()[::2]
+        return gate < 0 or not len(every) or bool(every[gate >> 6] >> (gate & 63) & 1)
+
+    def _root_gates(self) -> Ints:
+        """Of each word of gates the bits that all rows have, and those that any row has."""
+        at, words, nodes = layout.sections(self.buffer)[7], int(self.buffer[layout.GATES]), self.buffer[layout.NODES]
+        root: Ints = self.buffer[at + 2 * words * (nodes - 1) : at + 2 * words * nodes]
+        return root if self.n else root[:0]
 
     def _check(self) -> None:
         """Asserts every invariant of the structure."""

@@ -6,6 +6,7 @@ same rule file serves `check`, which needs none of these parts.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
     from weever_stream.rules.file import RuleFile
     from weever_stream.rules.nodes import Node
 
-__all__ = ["Job", "job_of", "read_job"]
+__all__ = ["SPARK_HIDES", "Job", "job_of", "read_job"]
 
+_REDACTION = "spark.redaction.regex"
+SPARK_HIDES = "(?i)secret|password|token|access[.]?key"
+"""What Spark hides of its own accord: settings and options of whose name or value this is a part."""
 _STATE: TypeAdapter[State] = TypeAdapter(State)
 _PARTS = {"source": "source: {kind: delta, path: /lake/packages}", "state": "state: {checkpoint: /lake/_checkpoints/x}"}
 
@@ -48,9 +52,26 @@ class Job:
         return frozenset(kinds & {"delta", "kafka"})
 
     @property
-    def settings(self) -> dict[str, str]:
-        """The job's own settings of Spark, secrets in the clear: hand them over at once."""
-        return {name: _text(value) for name, value in self.file.spark.items()}
+    def settings(self) -> dict[str, str | Secret]:
+        """The job's own settings of Spark; and that the values of settings and options that hold secrets, whatever
+        they are called, are shown neither in its event log nor in its web pages.
+        """
+        settings = {
+            name: value if isinstance(value, Secret) else _text(value) for name, value in self.file.spark.items()
+        }
+        if hidden := sorted(self._hidden):
+            known = _text(settings.get(_REDACTION, SPARK_HIDES))
+            settings[_REDACTION] = "|".join([known, *map(re.escape, hidden)])
+        return settings
+
+    @property
+    def _hidden(self) -> set[str]:
+        """The names of settings and connector options whose values came from references."""
+        letters = self.source.rejects.sink
+        parts = [self.file.spark, self.source.options]
+        parts += [getattr(sink, "options", {}) for sink in (*self.sinks, *([letters] if letters else []))]
+        names = {name for part in parts for name, value in part.items() if isinstance(value, Secret)}
+        return {name.removeprefix("spark.hadoop.") for name in names}  # as Hadoop's own list of settings has them
 
     @property
     def remember_drops(self) -> int:

@@ -51,15 +51,19 @@ Place = Annotated[Text, AfterValidator(_absolute)]
 """A folder or table, as a path or URI."""
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(milliseconds?|ms|seconds?|s|minutes?|min|hours?|h|days?|d)\s*")
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "s": 1.0}
+_LONGEST = 100 * 366 * 86400.0
 
 
 def duration(text: str) -> float:
     """The seconds that a text such as `10 seconds`, `500 ms` or `1 minute` means."""
     found = _DURATION.fullmatch(text.lower())
     if not found:
-        raise ValueError(f"{text!r} is no duration; write it with its unit: 10 seconds, 500 ms, 1 minute")
+        raise ValueError(f"{text[:60]!r} is no duration; write it with its unit: 10 seconds, 500 ms, 1 minute")
     unit = found[2]
-    return float(found[1]) * (0.001 if unit.startswith(("ms", "milli")) else _SECONDS[unit[0]])
+    seconds = float(found[1]) * (0.001 if unit.startswith(("ms", "milli")) else _SECONDS[unit[0]])
+    if seconds > _LONGEST:
+        raise ValueError("a duration is a hundred years at most")
+    return seconds
 
 
 def _is_duration(text: str) -> str:
@@ -219,6 +223,11 @@ class State(_Options):
     """A shard's runs up to this size together lie in Spark's state; larger ones are files."""
     retain_batches: Annotated[int, Field(ge=2, le=10_000)] = 100
     """Files that no manifest of so many batches needs are deleted."""
+    max_pairs: Annotated[int, Field(ge=0, le=1_000_000)] = 10_000
+    """A row that has more partners under a rule when it comes lists a sample of its pairs; the others are counted.
+    0: every pair is listed, however many there are."""
+    rule_changes: Literal["ask", "allow", "reject"] = "ask"
+    """Whether rules may change under a checkpoint that has seen batches; `ask` asks a person at a terminal."""
     cache: Place | None = None
     """A local folder for copies of remote files."""
     filesystem: dict[str, Any] = {}

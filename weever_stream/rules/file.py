@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
     from weever_stream.rules.model import Rule
 
-__all__ = ["RuleFile", "read_rules", "read_rules_text"]
+__all__ = ["MAX_RULES", "RuleFile", "read_rules", "read_rules_text"]
 
+MAX_RULES = 20_000
+"""Of one file, a dependency counted once for each of its dependents."""
 _VALUES = ("source", "sinks", "alerts", "state", "spark", "version")
 """The fields that hold values and not texts of the rule language."""
 
@@ -166,6 +168,9 @@ def _read_yaml(document: Document) -> RuleFile:
         raise RuleError("the file is empty", place=document.place(0, 0), hint="it needs `table:` and `rules:`")
     if not isinstance(root.value, dict):
         raise RuleError("the file must be a mapping with `table:` and `rules:`", place=root.place())
+    written = root.children("rules")
+    if len(written) > MAX_RULES:
+        raise _too_many(written[MAX_RULES])
     plain = _plain(root)
     rules: list[Rule] = []
     errors: list[RuleError] = []
@@ -178,7 +183,9 @@ def _read_yaml(document: Document) -> RuleFile:
         items = dict(enumerate(model.rules))
     for index, item in items.items():
         with collecting(errors):
-            rules += rules_of_item(item, root.children("rules")[index])
+            rules += rules_of_item(item, written[index])
+        if len(rules) > MAX_RULES:
+            raise _too_many(written[index])
     columns = _columns(root, errors)
     errors += repeats(rules)
     if errors:
@@ -198,6 +205,14 @@ def _read_yaml(document: Document) -> RuleFile:
         path=document.name,
         notes=notes_on(rules, key),
         _root=root,
+    )
+
+
+def _too_many(node: Node) -> RuleError:
+    return RuleError(
+        f"the file has more than {MAX_RULES:,} rules; a dependency counts once for each of its dependents",
+        place=node.place(),
+        hint="cut it into several files",
     )
 
 

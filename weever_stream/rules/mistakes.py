@@ -87,7 +87,11 @@ def hint_for(text: str, at: int) -> str | None:
     """The hint for the mistake at that offset, if it is a known one."""
     if text[at : at + 1] == "(":
         # What is wrong with a bracket is the word before it: it looks like a function.
-        at = re.search(r"\w*\s*\Z", text[:at]).start()  # type: ignore[union-attr]
+        # Looked for backwards, by hand: a pattern that ends at `at` would be tried at every character before it.
+        while at and text[at - 1].isspace():
+            at -= 1
+        while at and (text[at - 1].isalnum() or text[at - 1] == "_"):
+            at -= 1
     for pattern, mistake in _COMPILED:
         if pattern.match(text, at):
             return mistake.hint

@@ -1,13 +1,15 @@
 """References in a rule file's values: `${env:NAME}` and `${file:/path}`, filled in only when asked.
 
 A value that held one becomes a `Secret`, which no log, repr or error shows; `reveal()` gives the text where it is used.
-`$${` stands for a plain `${`. What is missing is reported with its place, by name, never by value.
+`$${` stands for a plain `${`. What is missing is reported with its place, by name, never by value. A file is a plain
+one of at most `MAX_SECRET` bytes: no device or pipe is waited for, and none fills the memory.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path
+import stat
 from typing import TYPE_CHECKING, Any
 
 from weever_stream.errors import RuleError
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 
     from weever_stream.rules.nodes import Node
 
-__all__ = ["Secret", "resolved"]
+__all__ = ["MAX_SECRET", "Secret", "resolved"]
+
+MAX_SECRET = 1 << 20
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^{}]*)\}")
 
@@ -80,11 +84,23 @@ def _look_up(reference: str, environ: Mapping[str, str]) -> str:
             raise RuleError(f"the environment has no variable {name}", hint=f"set it before the start: export {name}=…")
         return environ[name]
     if kind == "file":
-        try:
-            return Path(name).read_text("utf-8").rstrip("\r\n")
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise RuleError(f"the file {name} cannot be read: {reason}") from None
+        return _content(name)
     raise RuleError(
         f"${{{reference}}} is not a reference", hint="write ${env:NAME} or ${file:/path}; $${ for a plain ${"
     )
+
+
+def _content(name: str) -> str:
+    """The text of a file, without the line break at its end."""
+    try:
+        # Without O_NONBLOCK a pipe that nobody writes to would be waited for, before its kind is known.
+        with os.fdopen(os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise RuleError(f"{name} is no plain file", hint="write the secret to a file and name that")
+            content = file.read(MAX_SECRET + 1)
+        if len(content) > MAX_SECRET:
+            raise RuleError(f"the file {name} is larger than {MAX_SECRET:,} bytes", hint="is it the right one?")
+        return content.decode("utf-8").rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise RuleError(f"the file {name} cannot be read: {reason}") from None

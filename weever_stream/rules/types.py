@@ -84,7 +84,7 @@ _NAMES: dict[str, Kind] = {
     "timestamp_ntz": "timestamp_ntz", "datetime": "timestamp_ntz",
     "string": "string", "varchar": "string", "char": "string", "text": "string", "utf8": "string",
 }  # fmt: skip
-_DECIMAL = re.compile(r"(?:decimal|numeric|dec)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
+_DECIMAL = re.compile(r"(?:decimal|numeric|dec)\s*(?:\(\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?\))?")
 _SIZED_TEXT = re.compile(r"(?:var)?char\s*\(\s*\d+\s*\)")
 
 
@@ -97,16 +97,20 @@ def type_of_name(spelling: str) -> ColumnType:
         precision, scale = int(decimal[1] or 10), int(decimal[2] or 0)
         if 1 <= precision <= 38 and scale <= precision:
             return ColumnType("decimal", precision, scale)
-        raise TypeMismatchError(f"{spelling} is not a decimal type", hint="decimal(p,s) with 1 <= s <= p <= 38")
+        raise TypeMismatchError(f"{_cut(spelling)} is not a decimal type", hint="decimal(p,s) with 1 <= s <= p <= 38")
     if _SIZED_TEXT.fullmatch(name):
         return ColumnType("string")
     raise TypeMismatchError(
-        f"{spelling!r} is not a type that rules can compare",
+        f"{_cut(spelling)!r} is not a type that rules can compare",
         hint=_CUT_OFF
         if re.fullmatch(r"(decimal|numeric)\(\d+", name)
         else did_you_mean(name, _NAMES)
         or "one of " + ", ".join(sorted({str(ColumnType(kind)) for kind in _NAMES.values()} | {"decimal(p,s)"})),
     )
+
+
+def _cut(spelling: str) -> str:
+    return spelling if len(spelling) <= 80 else f"{spelling[:80]}…"
 
 
 def type_of_arrow(arrow: pa.DataType) -> ColumnType | str:

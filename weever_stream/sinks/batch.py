@@ -20,9 +20,12 @@ __all__ = ["ADDED", "DELTA_COLUMNS", "REJECT_COLUMNS", "REMOVED", "Batch", "Sink
 
 DELTA_COLUMNS = (
     "rule", "rule_fingerprint", "severity", "change", "violation_id", "left_key", "right_key", "left_values",
-    "right_values", "source_position", "batch_id", "detected_at",
+    "right_values", "source_position", "batch_id", "detected_at", "reason",
 )  # fmt: skip
-"""All strings but `batch_id` (bigint) and `detected_at` (timestamp); `right_key` and `right_values` may be null."""
+"""All strings but `batch_id` (bigint) and `detected_at` (timestamp); `right_key` and `right_values` may be null.
+
+`reason` is null where rows have changed; it says why a violation is over although none did (`rule_removed`).
+"""
 ADDED, REMOVED = "added", "removed"
 """What `change` says."""
 REJECT_COLUMNS = ("reason", "origin", "record", "source_position", "batch_id", "detected_at")

@@ -113,6 +113,7 @@ class DeltaTables:
         closed = _still_open(log).withColumns(
             {
                 "change": fn.lit(REMOVED),
+                "reason": fn.lit("taken_over"),
                 "source_position": fn.lit(batch.position),
                 "batch_id": fn.lit(batch.id).cast("bigint"),
                 "detected_at": fn.lit(batch.detected_at),

@@ -30,8 +30,8 @@ _HINTS = {
     "No space left on device": "there is no space left; the batch is written again once there is",
 }
 """What part of an error's text means. Only these texts are looked for; the text itself is not shown."""
-_CONDITION = re.compile(r"(?:^|Exception: )\[([A-Z][A-Z0-9_]*_[A-Z0-9_.]*)\] ")
-"""Spark's names of errors, as its messages begin with them."""
+_CONDITION = re.compile(r"(?:^|Exception: )\[([A-Z](?=[A-Z0-9]{0,99}_)[A-Z0-9_.]{1,200})\] ")
+"""Spark's names of errors, as its messages begin with them. Bounded: a message may quote a long row."""
 _HOLLOW = ("TASK_WRITE_FAILED", "FAILED_", "INTERNAL_", "STREAM_FAILED")
 _DEEP = 20
 

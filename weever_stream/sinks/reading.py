@@ -126,7 +126,7 @@ def _dataset(path: str, table: Any) -> ds.Dataset:
 
 
 def _ours(path: str, rows: ds.Dataset) -> ds.Dataset:
-    needed = {*DELTA_COLUMNS} - {"change", "detected_at"}
+    needed = {*DELTA_COLUMNS} - {"change", "reason", "detected_at"}
     if missing := sorted(needed - {*rows.schema.names}):
         raise DataError(f"{path} is not a table of violations: it has no {', '.join(missing)}")
     return rows
@@ -197,6 +197,8 @@ def _as_ours(table: pa.Table) -> pa.Table:
     table = table.rename_columns(names)
     if "change" not in names:
         table = table.append_column("change", pa.repeat(pa.scalar(ADDED), table.num_rows))
+    if "reason" not in names:
+        table = table.append_column("reason", pa.nulls(table.num_rows, pa.string()))
     columns = {}
     for name in table.column_names:
         kind = _TIME if name == "at" else pa.int64() if name == "batch_id" else pa.string()

@@ -52,7 +52,7 @@ _MEANING = {
     "batch_id": _Column("bigint", "Number of the micro-batch"),
     "detected_at": _Column("timestamp", "When the batch was planned"),
     "opened_at": _Column("timestamp", "When the batch that added the violation was planned"),
-    "reason": _Column("string", "Why the record was rejected"),
+    "reason": _Column("string", "Why a record was rejected; why a violation is over although no row has changed"),
     "origin": _Column("string", "JSON: where the record came from: topic, partition, offset; file; or version"),
     "record": _Column("string", "The record as far as it is text"),
 }
@@ -72,9 +72,10 @@ class Layout:
         return {name: _MEANING[name].type for name in self.columns}
 
 
+_LOG_ONLY = ("change", "reason")
 LOG = Layout(DELTA_COLUMNS, "Violations of denial constraints: every addition and every removal")
 OPEN = Layout(
-    tuple("opened_at" if name == "detected_at" else name for name in DELTA_COLUMNS if name != "change"),
+    tuple("opened_at" if name == "detected_at" else name for name in DELTA_COLUMNS if name not in _LOG_ONLY),
     "Violations of denial constraints that are there now",
     # A batch that removes violations reads and rewrites files of the rules it is about, and no others.
     partitioned_by=("rule",),

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["Held", "held", "orphans", "skew", "verify"]
 
 
+_OURS = re.compile(r"[0-9]+/[A-Za-z0-9_.-]+\.(?:run|tmp)")
+"""Names of run files, and of those that were still being written."""
+
+
 @dataclass(frozen=True)
 class Held:
     """What one shard holds of one family."""
@@ -85,7 +89,7 @@ def orphans(manifests: Iterable[Manifest], store: RunStore, older_than: float) -
     """Files that no manifest names, with their lengths: left by tasks that failed or ran twice.
 
     Those of a batch later than all manifests belong to one that is under way, however long it takes; younger ones than
-    `older_than` seconds may. Both are left alone.
+    `older_than` seconds may. Both are left alone, and so is what no store of ours has written.
     """
     known = list(manifests)
     needed = {name for manifest in known for name in manifest.files()}
@@ -94,7 +98,7 @@ def orphans(manifests: Iterable[Manifest], store: RunStore, older_than: float) -
     return [
         (name, length)
         for name, length, changed in store.listed()
-        if name not in needed and changed < before and _batch_of(name) <= newest
+        if name not in needed and changed < before and _OURS.fullmatch(name) and _batch_of(name) <= newest
     ]
 
 

@@ -24,6 +24,8 @@ from weever_stream.index.tuples import TupleSet
 from weever_stream.state.manifest import FamilyState, Manifest, SavedRun, SavedTail
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from weever_stream.detect.families import FamilyPlan
     from weever_stream.detect.sections import Section
     from weever_stream.index.arrays import Ints
@@ -35,6 +37,8 @@ _RUN_FILE = Format(
     b"WEEVERUN", 1, "a run file", "restore the file from a copy, or let the job build its state again"
 )  # fmt: skip
 _FILES_MAPPED = 4096
+_DROPS_WHILE_FILLING = 1 << 40
+"""No number of drops is too many to remember while a family is filled."""
 
 
 @dataclass
@@ -46,30 +50,43 @@ class Opened:
     open: list[int]
     saved: dict[int, SavedRun] = field(default_factory=dict)
     """By the serial number of the run."""
+    filled: int = 0
+    cleared: int = -1
+    unlisted: list[int] = field(default_factory=list)
+    """As `FamilyState` has it."""
 
 
 class Keeper:
     """Opens and saves the shards of one job."""
 
     def __init__(
-        self, schema: pa.Schema, store: RunStore, *, inline_bytes: int, retain_batches: int, remember_drops: int
-    ) -> None:
+        self, schema: pa.Schema, store: RunStore, *, inline_bytes: int, retain_batches: int, remember_drops: int,
+        max_pairs: int = 0,
+    ) -> None:  # fmt: skip
         self._schema = schema
         self._store = store
         self._inline_bytes = inline_bytes
         self._retain_batches = retain_batches
         self._remember_drops = remember_drops
+        self._max_pairs = max_pairs
         self._mapped: OrderedDict[str, Run] = OrderedDict()
 
-    def open(self, family: FamilyPlan, manifest: Manifest, name: str) -> Opened:
-        """What the manifest holds of a family; empty where it holds nothing. `name` is the shard's, for errors."""
+    def open(self, family: FamilyPlan, manifest: Manifest, name: str, *, awaited: int = 0) -> Opened:
+        """What the manifest holds of a family; empty where it holds nothing. `name` is the shard's, for errors.
+
+        `awaited`: how many messages fill it. Until they have come, no drop is forgotten: the row may come after it.
+        """
         columns = [self._schema.field(column) for column in family.kept.columns]
-        shard = Shard(family.kept, pa.schema(columns), remember_drops=self._remember_drops)
-        opened = Opened(family, shard, [0] * len(family.rules))
         state = manifest.families.get(family.identity)
+        filling = awaited > (state.filled if state is not None else 0)
+        remembered = max(self._remember_drops, _DROPS_WHILE_FILLING) if filling else self._remember_drops
+        cap = self._max_pairs if family.kept.capped else 0
+        shard = Shard(family.kept, pa.schema(columns), remember_drops=remembered, cap=cap)
+        opened = Opened(family, shard, [0] * len(family.rules), unlisted=[0] * len(family.rules))
         if state is None:
             return opened
-        opened.open = list(state.open)
+        opened.open, opened.filled, opened.cleared = list(state.open), state.filled, state.cleared
+        opened.unlisted = list(state.unlisted)
         with damage_told(name):
             runs = []
             for saved in state.runs:
@@ -98,12 +115,16 @@ class Keeper:
         dead = TupleSet(len(fixed), BitMap.deserialize(bytes(saved.dead)) if saved.dead is not None else None)
         return Run(serial, fixed.table, fixed.order, fixed.trees, dead)
 
-    def save(self, number: int, batch: int, before: Manifest, opened: list[Opened]) -> Manifest:
-        """The manifest of a shard after a batch. Families that were not opened stay as they were."""
-        after = Manifest(batch, dict(before.families), list(before.retired))
+    def save(
+        self, number: int, batch: int, before: Manifest, opened: list[Opened], over: Collection[str] = ()
+    ) -> Manifest:
+        """The manifest of a shard after a batch. Families that were not opened stay as they were; some are `over`."""
+        families = {identity: state for identity, state in before.families.items() if identity not in over}
+        after = Manifest(batch, families, list(before.retired))
         room = self._inline_bytes
         for one in opened:
             state = FamilyState([], None, one.open, one.shard.drops_held, asdict(one.shard.tally))
+            state.filled, state.cleared, state.unlisted = one.filled, one.cleared, one.unlisted
             for run in one.shard.forest.runs:  # the smallest first
                 saved = self._saved(f"{number:05d}/{batch:010d}-{one.family.identity[:8]}", run, one, room)
                 room -= sum(map(len, saved.inline))

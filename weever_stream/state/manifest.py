@@ -55,10 +55,19 @@ class FamilyState:
     runs: list[SavedRun] = field(default_factory=list)
     tail: SavedTail | None = None
     open: list[int] = field(default_factory=list)
-    """Open violations of each of its rules that this shard reports."""
+    """Open violations of each of its rules that this shard reports; -1 for a rule that has ended."""
     drops: int = 0
     """Remembered drops, at most."""
     tally: dict[str, int] = field(default_factory=dict)
+    filled: int = 0
+    """Messages that have filled it so far."""
+    cleared: int = -1
+    """The sequence at which the table was last emptied, for rows that are filled in later."""
+    unlisted: list[int] = field(default_factory=list)
+    """Twice the open violations of each rule that are not listed, summed over all shards.
+
+    A pair that two shards see, each from one of its rows, is half a pair to either: one shard's number means little.
+    """
 
 
 @dataclass
@@ -100,6 +109,7 @@ class Manifest:
             ]  # fmt: skip
             listed[identity] = {
                 "runs": runs, "tail": tail, "open": state.open, "drops": state.drops, "tally": state.tally,
+                "filled": state.filled, "cleared": state.cleared, "unlisted": state.unlisted,
             }  # fmt: skip
         contents = {"batch": self.batch, "families": listed, "retired": self.retired}
         return b"".join(pieces(_FORMAT, contents, sections))
@@ -146,4 +156,7 @@ def _family(listed: dict[str, Any], sections: list[memoryview]) -> FamilyState:
         [int(count) for count in listed["open"]],
         int(listed["drops"]),
         {str(name): int(count) for name, count in listed["tally"].items()},
+        int(listed["filled"]),
+        int(listed["cleared"]),
+        [int(count) for count in listed["unlisted"]],
     )

@@ -1,14 +1,19 @@
 """The run store: immutable files in a folder, on a local disk or on S3, GCS, Azure or HDFS through `pyarrow.fs`.
 
-A file appears whole or not at all: a local one is written beside its place and renamed, an object store shows an object
-when its upload is done. Reading maps the file into memory; a remote one is copied once into a local cache. A file's
-length and CRC-32 are known to whoever asks for it and are compared when a process reads it first, so a torn or changed
-file is refused by name. Cost: one write or one mapping a file; nothing is ever rewritten.
+A file appears whole or not at all: a local one is written beside its place, forced to the disk and renamed, an object
+store shows an object when its upload is done. So a file is there for good before a manifest can name it, whatever
+happens to the machine. Reading maps the file into memory; a remote one is copied once into a local cache. A file's
+length and CRC-32 are known to whoever asks for it and are compared whenever it is mapped, so a torn or changed file is
+refused by name. Names come from manifests, which are data: one that leads outside of the folder, by `..` or by
+a link, is refused before anything is read or deleted. Cost: one write or one mapping a file; nothing is ever rewritten.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import stat
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -27,9 +32,11 @@ from weever_stream.errors import OutputError, StateError
 if TYPE_CHECKING:
     from weever_stream.detect.sections import Section
 
-__all__ = ["RunStore", "StoreOptions", "StoredFile", "opened"]
+__all__ = ["RunStore", "StoreOptions", "StoredFile", "opened", "shows_halves", "write_whole"]
 
 _HINT = "restore the file from a copy, or delete the checkpoint and let the job build its state again"
+_PART = re.compile(r"[A-Za-z0-9_.=-]+")
+"""A part of a file's name."""
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfss", "wasbs": "abfss"}
 
 
@@ -60,8 +67,9 @@ class RunStore:
     def __init__(self, options: StoreOptions) -> None:
         self.options = options
         self._local, self._fs, self._root = opened(options)
-        self._cache = Path(options.cache or Path(gettempdir()) / f"weever-runs-{os.getuid()}")
-        self._checked: set[str] = set()
+        self._cache = Path(options.cache) if options.cache else Path(gettempdir()) / f"weever-runs-{os.getuid()}"
+        if not self._local and options.cache is None:
+            _make_private(self._cache)
 
     def write(self, stem: str, pieces: Iterable[Section]) -> StoredFile:
         """Writes a file, named by a stem that is relative to the folder and by its content.
@@ -72,7 +80,7 @@ class RunStore:
         length = crc = 0
         for part in parts:
             length, crc = length + len(part), zlib.crc32(part, crc)
-        name = f"{stem}-{crc:08x}.run"
+        name = self._inside(f"{stem}-{crc:08x}.run")
         try:
             self._write_local(name, parts) if self._local else self._write_remote(name, parts)
         except OSError as error:
@@ -80,18 +88,16 @@ class RunStore:
             raise OutputError(
                 f"the run file {name} could not be written to {self._root}: {reason}", hint="check its space and rights"
             ) from None
-        if self._local:
-            self._checked.add(name)
         return StoredFile(name, length, crc)
 
     def _write_local(self, name: str, parts: list[Section]) -> None:
-        _put(Path(self._root, name), parts)
+        write_whole(Path(self._root, name), parts)
 
     def _write_remote(self, name: str, parts: list[Section]) -> None:
         path = f"{self._root}/{name}"
         there = self._fs.get_file_info(path)
         if there.type == fs.FileType.NotFound or there.size != sum(map(len, parts)):
-            renamed = self._fs.type_name == "hdfs"  # which shows a file while it is written; object stores do not
+            renamed = shows_halves(self._fs)
             beside = f"{path}.{uuid4().hex}.tmp" if renamed else path
             if renamed:
                 self._fs.create_dir(path.rpartition("/")[0], recursive=True)
@@ -101,7 +107,7 @@ class RunStore:
             if renamed:
                 self._fs.move(beside, path)
         with suppress(OSError):  # this host is likely to read it next; if there is no room, it is fetched again
-            _put(self._cached(name), parts)
+            write_whole(self._cached(name), parts, forced=False)
 
     def _cached(self, name: str) -> Path:
         return self._cache / f"{zlib.crc32(self._root.encode()):08x}" / name
@@ -116,6 +122,7 @@ class RunStore:
 
     def read(self, file: StoredFile) -> memoryview:
         """The content of a file, mapped."""
+        self._inside(file.name)
         try:
             path = Path(self._root, file.name) if self._local else self._fetched(file)
             with pa.memory_map(str(path), "r") as mapped:
@@ -125,13 +132,12 @@ class RunStore:
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise StateError(f"the run file {file.name} cannot be read: {reason}", hint=_HINT) from None
-        if file.name not in self._checked:
-            if len(content) != file.length or zlib.crc32(content) != file.crc:
-                if not self._local:  # what is fetched next may be whole again
-                    with suppress(OSError):
-                        path.unlink()
-                raise StateError(f"the run file {file.name} in {self._root} is torn or was changed", hint=_HINT)
-            self._checked.add(file.name)
+        # Also if this process has written it: what is mapped is walked without further looks at its bounds.
+        if len(content) != file.length or zlib.crc32(content) != file.crc:
+            if not self._local:  # what is fetched next may be whole again
+                with suppress(OSError):
+                    path.unlink()
+            raise StateError(f"the run file {file.name} in {self._root} is torn or was changed", hint=_HINT)
         return content
 
     def _fetched(self, file: StoredFile) -> Path:
@@ -150,6 +156,7 @@ class RunStore:
         """Deletes files, as far as it can be done now: what could not be deleted may be tried again. Which are gone."""
         gone = []
         for name in names:
+            self._inside(name)
             try:
                 self._fs.delete_file(f"{self._root}/{name}")
             except FileNotFoundError:
@@ -157,33 +164,86 @@ class RunStore:
             except OSError:
                 continue
             gone.append(name)
-            self._checked.discard(name)
             if not self._local:
                 with suppress(OSError):
                     self._cached(name).unlink()
         return gone
 
+    def _inside(self, name: str) -> str:
+        """The name, if it is that of a file in this folder."""
+        parts = name.split("/")
+        plain = all(_PART.fullmatch(part) and part.strip(".") for part in parts)
+        if not plain or (self._local and self._linked_away(name)):
+            raise StateError(
+                f"the state names the file {name[:200]!r}, which is not one of the run store {self._root}",
+                hint="somebody or something changed the state: restore the checkpoint, or build it again",
+            )
+        return name
+
+    def _linked_away(self, name: str) -> bool:
+        """Whether a link among the folders of a name leads outside. The file itself is replaced or unlinked as such."""
+        folder, root = (os.path.realpath(path) for path in (os.path.dirname(f"{self._root}/{name}"), self._root))
+        return folder != root and not folder.startswith(root.rstrip("/") + "/")
+
     def listed(self) -> Iterator[tuple[str, int, float]]:
-        """Name, length and time of change (seconds since 1970) of every file in the folder."""
+        """Name, length and time of change (seconds since 1970) of every file in the folder; not behind links."""
         selector = fs.FileSelector(self._root, allow_not_found=True, recursive=True)
         for info in self._fs.get_file_info(selector):
             if info.type == fs.FileType.File:
                 changed = info.mtime.timestamp() if info.mtime else 0.0
-                yield info.path[len(self._root) :].lstrip("/"), info.size, changed
+                name = info.path[len(self._root) :].lstrip("/")
+                if not (self._local and self._linked_away(name)):
+                    yield name, info.size, changed
 
 
-def _put(target: Path, parts: list[Section]) -> None:
-    """A local file, whole or not at all."""
+def _make_private(folder: Path) -> None:
+    """A folder in a place that all users share, for nobody but us: the copies in it hold rows."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise StateError(
+            f"the folder for local copies {folder} can be read or written by others",
+            hint="remove it, or name another by `state.cache`",
+        )
+
+
+def write_whole(target: Path, parts: Iterable[Section], *, forced: bool = True) -> None:
+    """A local file, whole or not at all, also after the machine lost its power if `forced`."""
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f".{target.name}.{uuid4().hex}.tmp")
     try:
         with beside.open("wb") as out:
             out.writelines(parts)
+            if forced:
+                out.flush()
+                os.fsync(out.fileno())
         beside.replace(target)
+        if forced:
+            _force_folder(target.parent)
     except BaseException:
         with suppress(OSError):
             beside.unlink()
         raise
+
+
+def _force_folder(folder: Path) -> None:
+    """A name is in its folder for good only when the folder is on the disk too."""
+    try:
+        file = os.open(folder, os.O_RDONLY)
+    except OSError:  # Windows opens no folders, and needs none of this
+        return
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that have no such thing, as many FUSE ones
+            raise
+    finally:
+        os.close(file)
+
+
+def shows_halves(system: Any) -> bool:
+    """Whether others see a file while it is being written, as on HDFS; object stores show it when it is whole."""
+    return bool(system.type_name == "hdfs")
 
 
 def opened(options: StoreOptions) -> tuple[bool, Any, str]:

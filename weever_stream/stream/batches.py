@@ -104,6 +104,7 @@ class Batches:
             shard_seconds=round(sum(tally.seconds for tally in tallies), 6),
             stale=self.ledger.stale(),
             behind=self._behind(),
+            unlisted=self.ledger.unlisted(),
         )
         self.ledger.note(report)
         self.observe(report)
@@ -115,7 +116,7 @@ class Batches:
             return self._net_here(pieces)
         pairs = {(sign, moving): 0 for sign in (1, -1) for moving in (True, False)}
         for row in pieces:
-            pairs[row.sign, row.moving] += row.pairs
+            pairs[1 if row.sign > 0 else -1, row.moving] += row.pairs
         deltas = unpacked(output, self.setup)
         added, removed = (pairs[sign, True] + pairs[sign, False] for sign in (1, -1))
         if not (pairs[1, True] and pairs[-1, True]):

@@ -21,7 +21,7 @@ from weever_stream.errors import DataError, did_you_mean
 from weever_stream.feeds.changes import CHANGE, CONTROL, DROP, DROP_ANYWHERE, PUT, PUT_ANYWHERE, WORDS
 from weever_stream.rules.types import ColumnType
 from weever_stream.state.store import StoreOptions
-from weever_stream.stream.operator import DELTAS, OUTPUT, REJECTS, ROUTED, STATE, router, unpacker, worker
+from weever_stream.stream.operator import DELTAS, OUTPUT, REJECTS, ROUTED, STATE, mapped, router, unpacker, worker
 from weever_stream.stream.setup import Setup
 
 if TYPE_CHECKING:
@@ -38,14 +38,16 @@ __all__ = [
     "applied",
     "detect",
     "in_any_order",
+    "key_types",
     "needed",
     "net",
     "setup_for",
+    "stored_columns",
     "unpacked",
     "unpacked_here",
 ]
 
-DELTA_SCHEMA = ", ".join(f"{name} string" for name in OUTPUT_SCHEMA.names)
+DELTA_SCHEMA = ", ".join(f"{name} string" for name in (*OUTPUT_SCHEMA.names, "reason"))
 _UNPACKED = f"{DELTA_SCHEMA}, moving boolean"
 
 
@@ -73,7 +75,7 @@ def detect(
     names = (key,) if isinstance(key, str) else tuple(key or file.key)
     given = schema_of_spark(changes.schema)
     found = file.schema(given)
-    columns = needed(file, names)
+    columns = needed(file.rules, names)
     check_names(["_change_type", "_commit_version", *columns], given, "the frame of changes")
     frame = read_commits(changes, columns, names, given, file.columns, WORDS)
     setup = setup_for(
@@ -87,12 +89,12 @@ def detect(
         remember_drops=remember_drops,
     )
     pieces = applied(in_any_order(frame) if remember_drops else frame, setup)
-    return unpacked(pieces, setup, strict=True).drop("moving")
+    return unpacked(pieces, setup, strict=True).drop("moving", "reason")
 
 
-def needed(file: RuleFile, key: Sequence[str]) -> list[str]:
+def needed(rules: Iterable[Rule], key: Sequence[str]) -> list[str]:
     """The columns that rules and key read: the key first, then by name."""
-    read = {name for rule in file.rules for name in rule.columns}
+    read = {name for rule in rules for name in rule.columns}
     return [*key, *sorted(read - set(key))]
 
 
@@ -100,6 +102,12 @@ def setup_for(
     file: RuleFile, key: Sequence[str], found: Schema, frame: DataFrame, store: StoreOptions, **options: object
 ) -> Setup:
     """Binds the rules to what the feed brings."""
+    types = key_types(key, found)
+    return Setup(rules=file.bind(found), key=types, columns=stored_columns(frame), store=store, **options)  # type: ignore[arg-type]
+
+
+def key_types(key: Sequence[str], found: Schema) -> tuple[tuple[str, ColumnType], ...]:
+    """The key's columns with their types. Refuses a key that cannot tell rows apart."""
     if not key:
         raise DataError("there is no key to tell rows apart by", hint="name the key's columns: `key:` in the rule file")
     types: list[tuple[str, ColumnType]] = []
@@ -109,13 +117,17 @@ def setup_for(
             problem = f"is of type {kind}, which cannot be compared" if kind else "is not a column"
             raise DataError(f"the key {name} {problem}", hint=did_you_mean(name, found))
         types.append((name, kind))
-    kept = [(name, kind) for name, kind in frame.dtypes if name not in CONTROL]
-    columns = pa.schema([(name, _stored(kind)) for name, kind in kept])
-    return Setup(rules=file.bind(found), key=tuple(types), columns=columns, store=store, **options)  # type: ignore[arg-type]
+    return tuple(types)
+
+
+def stored_columns(frame: DataFrame) -> pa.Schema:
+    """The table's columns in a change frame, in the types in which they are stored."""
+    return pa.schema([(name, _stored(kind)) for name, kind in frame.dtypes if name not in CONTROL])
 
 
 _STORED = {
-    "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
+    # All whole numbers alike: a column that is widened later is still the one that is stored.
+    "boolean": pa.bool_(), "tinyint": pa.int64(), "smallint": pa.int64(), "int": pa.int64(), "bigint": pa.int64(),
     "float": pa.float32(), "double": pa.float64(), "date": pa.date32(), "string": pa.large_string(),
     "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
 }  # fmt: skip
@@ -141,9 +153,11 @@ def in_any_order(frame: DataFrame) -> DataFrame:
     return frame.withColumn(CHANGE, anywhere.cast("tinyint"))
 
 
-def applied(frame: DataFrame, setup: Setup) -> DataFrame:
+def applied(frame: DataFrame, setup: Setup, lane: DataFrame | None = None) -> DataFrame:
     """A change frame through the shards: pieces of deltas, tallies and rejects (`operator.OUTPUT`)."""
-    routed = frame.mapInArrow(router(setup), ROUTED)
+    routed = mapped(frame, router(setup), ROUTED)
+    if lane is not None:
+        routed = routed.unionByName(lane)
     return routed.groupBy("shard").applyInPandasWithState(worker(setup), OUTPUT, STATE, "append", "NoTimeout")
 
 

@@ -15,28 +15,66 @@ from weever_stream.errors import EngineError, WeeverError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["schema_changed", "told"]
+__all__ = ["schema_changed", "texts_of", "told"]
 
 _OURS = re.compile(r"weever_stream\.errors\.(\w+): (.+?)(?:\n\s*hint: ([^\n]*))?(?=\n|$)")
+_RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] weever: (.+)\n\s*hint: (.+)\n")
+"""What an expression of ours raises in the JVM. Not the text alone: Spark quotes the plan, and the plan has it too."""
 _KNOWN = {
     r"OffsetOutOfRange|KAFKA_DATA_LOSS|data may have been lost": (
         "the topic no longer holds changes that the job has not read",
         "changes are lost: start with an empty checkpoint to build the state anew, and retain the topic longer",
     ),
-    r"DELTA_CHANGE_DATA_FILE_NOT_FOUND|DELTA_VERSIONS_NOT_CONTIGUOUS|DELTA_MISSING_CHANGE_DATA|DELTA_TRUNCATED_TRANS": (
+    r"DELTA_CHANGE_DATA_FILE_NOT_FOUND|DELTA_VERSIONS_NOT_CONTIGUOUS|DELTA_MISSING_CHANGE_DATA|DELTA_TRUNCATED_TRANS"
+    r"|DELTA_LOG_FILE_NOT_FOUND|Could not find any delta files for version": (
         "the table no longer holds changes that the job has not read (VACUUM, or its log's retention)",
         "changes are lost: start with an empty checkpoint to build the state anew, and retain the history longer",
+    ),
+    r"DIFFERENT_DELTA_TABLE_READ": (
+        "the table was deleted and made anew",
+        "name an empty checkpoint and start with --take-over, which finds everything again",
+    ),
+    r"FAILED_READ_FILE\.FILE_NOT_EXIST": (
+        "a file with changes that the job has not read is gone: by VACUUM, or deleted from a source's folder",
+        "changes are lost: name an empty checkpoint and start with --take-over, which finds everything again; and "
+        "retain files longer",
+    ),
+    r"PARQUET_COLUMN_DATA_TYPE_MISMATCH|CANNOT_CONVERT_PARQUET|SchemaColumnConvertNotSupported": (
+        "a Parquet file has a column of another type than the files before it",
+        "write it again in their types: only whole numbers may become wider",
     ),
     r"STREAMING_CHECKPOINT_MISSING_METADATA_FILE": (
         "the checkpoint has lost its metadata file",
         "restore the checkpoint from a copy, or start with an empty one",
     ),
     r"No space left on device": ("there is no space left on the device", "free some, and start the job again"),
+    r"MemoryError|Cannot allocate memory|failed to map segment|OutOfMemoryError|malloc of size": (
+        "there is not enough memory for a batch",
+        "raise spark.executor.pyspark.memory, spark.executor.memory or spark.driver.memory, whichever is short, or "
+        "make batches smaller by `source.options`; then start again: the job goes on",
+    ),
+    r"Checksum error: (?:file:)?(\S{1,500})": (
+        "the file {} is torn or was changed",
+        "restore the checkpoint from a copy, or start with an empty one",
+    ),
+    r"Failed to read log file (?:file:)?(\S{1,500}?)\. ": (
+        "the file {} is torn or was changed",
+        "restore the checkpoint from a copy, or start with an empty one",
+    ),
+    r"CANNOT_LOAD_STATE_STORE": (
+        "Spark's own state under the checkpoint (`state/`) is damaged",
+        "restore the checkpoint from a copy, or start with an empty one",
+    ),
     r"ConcurrentModificationException|CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY": (
         "another query uses the checkpoint",
         "stop it first: one checkpoint serves one job",
     ),
-    r"TimeoutException.*(?:topic|node assignment|metadata)|UnknownTopicOrPartition": (
+    r"SaslAuthenticationException|Authentication failed|TopicAuthorizationException": (
+        "the brokers refuse the user, the password or the right to read the topic",
+        "check the credentials under `source.options`, and the ACLs",
+    ),
+    r"TimeoutException.{0,300}?(?:topic|node assignment|metadata)|UnknownTopicOrPartition"
+    r"|Failed to create new Kafka|No resolvable bootstrap": (
         "the brokers or the topic cannot be reached",
         "check `source.servers` and `source.topic`",
     ),
@@ -44,7 +82,8 @@ _KNOWN = {
 """What texts of Spark and its connectors mean, and what to do."""
 _SCHEMA = re.compile(r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_METADATA_EVOLUTION")
 """What Delta says where a restart is all that is needed; other changes of a schema need a person."""
-_CLASS = re.compile(r"\b((?:[a-z]\w*\.)+[A-Z]\w*(?:Error|Exception))\b")
+_CLASS = re.compile(r"\b((?:[a-z]\w{0,60}\.){1,12}[A-Z]\w{0,100}?(?:Error|Exception))\b")
+"""Bounded, or a message that quotes a long row would take hours."""
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 
 
@@ -56,15 +95,26 @@ def told(texts: Iterable[str]) -> WeeverError:
             kind = getattr(errors, found[1], WeeverError)
             made: WeeverError = (kind if issubclass(kind, WeeverError) else WeeverError)(found[2], hint=found[3])
             return made
+        if raised := _RAISED.search(text):
+            return errors.StateError(raised[1], hint=raised[2])
     for text in known:
         for pattern, (message, hint) in _KNOWN.items():
-            if re.search(pattern, text, re.DOTALL):
-                return EngineError(message, hint=hint)
+            if found := re.search(pattern, text, re.DOTALL):
+                return EngineError(message.format(*found.groups()), hint=hint)
     whole = "\n".join(known)
     conditions = [name for name in _CONDITION.findall(whole) if name != "STREAM_FAILED"]
     classes = _CLASS.findall(whole)
     name = conditions[-1] if conditions else classes[-1] if classes else "Spark does not say why"
     return EngineError(f"the query failed: {name}", hint="WEEVER_DEBUG=1 shows all of it")
+
+
+def texts_of(failure: BaseException | None) -> list[str]:
+    """What an exception says, and its causes, the outermost first."""
+    texts: list[str] = []
+    while failure is not None and len(texts) < 10:
+        texts.append(str(failure))
+        failure = failure.__cause__ or failure.__context__
+    return texts
 
 
 def schema_changed(texts: Iterable[str]) -> bool:

@@ -21,20 +21,23 @@ from weever_stream.detect.violations import OUTPUT_SCHEMA
 from weever_stream.errors import DataError
 from weever_stream.feeds.changes import CHANGE, CLEAR, PUT, PUT_ANYWHERE
 from weever_stream.stream.routing import Router, split_rejects
-from weever_stream.stream.work import ShardWork
+from weever_stream.stream.work import CLOSED, ShardWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     import pandas as pd
+    from pyspark.sql import DataFrame
 
     from weever_stream.state.manifest import Manifest
     from weever_stream.stream.setup import Setup
     from weever_stream.stream.work import Piece
 
+    _InArrow = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
 __all__ = [
     "ASIDE", "DELTAS", "OUTPUT", "OUTPUT_COLUMNS", "REJECTS", "ROUTED", "STATE", "TALLY",
-    "router", "unpack_rejects", "unpacker", "worker",
+    "filler", "mapped", "router", "unpack_rejects", "unpacker", "worker",
 ]  # fmt: skip
 
 ROUTED = "shard int, body binary"
@@ -53,6 +56,16 @@ _WORK: dict[str, ShardWork] = {}
 """By the setup's identity and store: one a process."""
 
 
+def mapped(frame: DataFrame, function: _InArrow, schema: str) -> DataFrame:
+    """`mapInArrow` for columns of any name. PySpark looks them up by name, and takes `a.b` for a field of `a`."""
+    names = frame.columns
+
+    def named(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return function(pa.RecordBatch.from_arrays(batch.columns, names) for batch in batches)
+
+    return frame.toDF(*(f"_{number}" for number in range(len(names)))).mapInArrow(named, schema)
+
+
 def router(setup: Setup) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For `mapInArrow`: from a change frame to `ROUTED`."""
 
@@ -68,6 +81,18 @@ def router(setup: Setup) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
                 yield _routed(shard, message.pack())
 
     return route
+
+
+def filler(setup: Setup, generation: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For `mapInArrow`: from the rows of a table, as puts, to messages that fill the families of a generation."""
+
+    def fill(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        routing = Router(setup, generation)
+        for rows in _gathered(batches):
+            for shard, message in routing.route(rows):
+                yield _routed(shard, message.pack())
+
+    return fill
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -120,12 +145,13 @@ def _tally(setup: Setup, manifest: Manifest) -> dict[str, Any]:
     for _, state in held:
         for name, n in state.tally.items():
             became[name] = became.get(name, 0) + n
-    counts = {rule: n for family, state in held for rule, n in zip(family.rules, state.open, strict=True)}
-    return {"open": counts, "became": became}
+    counts = {rule: n for family, state in held for rule, n in zip(family.rules, state.open, strict=True) if n >= 0}
+    unlisted = {rule: n for family, state in held for rule, n in zip(family.rules, state.unlisted, strict=True) if n}
+    return {"open": counts, "unlisted": unlisted, "became": became}
 
 
 def _work(setup: Setup) -> ShardWork:
-    known = f"{setup.identity} {setup.store.uri}"
+    known = f"{setup.identity} {setup.max_pairs} {setup.store.uri}"
     if known not in _WORK:
         _WORK[known] = ShardWork(setup)
     return _WORK[known]
@@ -169,7 +195,7 @@ def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 
 
 def unpacker(setup: Setup) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: from pieces of `OUTPUT` to violations, with `moving` behind `OUTPUT_SCHEMA`."""
+    """For `mapInArrow`: from pieces of `OUTPUT` to violations, with `reason` and `moving` behind `OUTPUT_SCHEMA`."""
 
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         key, rules = setup.key_names, [bound.rule for bound in setup.rules]
@@ -182,8 +208,9 @@ def unpacker(setup: Setup) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.R
                     reason = read_ipc(body.as_buffer()).column(0)[0].as_py()
                     raise DataError(f"{n} changes cannot be read, the first because {reason}")
                 told = unpack_pairs(rules[rule], key, "added" if sign > 0 else "removed", body.as_buffer())
+                why = pa.array([setup.ended.get(rule) if sign == CLOSED else None] * told.num_rows, pa.string())
                 moves = pa.array([moving] * told.num_rows, pa.bool_())
-                held.append(pa.RecordBatch.from_arrays([*told.columns, moves], schema=_UNPACKED))
+                held.append(pa.RecordBatch.from_arrays([*told.columns, why, moves], schema=_UNPACKED))
                 rows, size = rows + told.num_rows, size + told.nbytes
                 if rows >= PAIRS_A_PIECE or size >= _BYTES_AT_ONCE:
                     yield from _joined(held)
@@ -206,4 +233,4 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return pa.Table.from_batches(batches).combine_chunks().to_batches() if len(batches) > 1 else batches
 
 
-_UNPACKED = OUTPUT_SCHEMA.append(pa.field("moving", pa.bool_()))
+_UNPACKED = OUTPUT_SCHEMA.append(pa.field("reason", pa.string())).append(pa.field("moving", pa.bool_()))

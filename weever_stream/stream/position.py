@@ -10,13 +10,14 @@ import json
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from weever_stream.errors import StateError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Planned", "exists", "planned", "read_text"]
+__all__ = ["Planned", "exists", "files_read", "last_batches", "planned", "read_text"]
 
 
 @dataclass(frozen=True)
@@ -33,15 +34,48 @@ def planned(spark: SparkSession, checkpoint: str, batch: int) -> Planned:
     """What the log says of a batch."""
     text = read_text(spark, f"{checkpoint}/offsets/{batch}")
     try:
-        _, about, *offsets = text.splitlines()
+        _, about, feed, *_ = text.splitlines()  # the source of changes, then the lane
         at = datetime.fromtimestamp(json.loads(about)["batchTimestampMs"] / 1000, timezone.utc)
-        positions = [told(json.loads(offset)) for offset in offsets if offset != "-"]
+        # A batch that came from the lane before the source had anything to say stands nowhere.
+        position = told(json.loads(feed)) if feed != "-" else None
     except (ValueError, KeyError, TypeError, IndexError):
         raise StateError(
             f"the log of offsets of batch {batch} under {checkpoint} cannot be read",
             hint="it is torn or was written by another Spark; restore the checkpoint from a copy",
         ) from None
-    return Planned(json.dumps(positions[0] if len(positions) == 1 else positions, separators=(",", ":")), at)
+    return Planned(json.dumps(position, separators=(",", ":")), at)
+
+
+def last_batches(spark: SparkSession, checkpoint: str) -> tuple[int, int]:
+    """The last batch that was planned, and the last that was finished; -1 where there is none."""
+    planned_last, finished = (
+        max((int(name) for name in _names(spark, f"{checkpoint}/{log}") if name.isdecimal()), default=-1)
+        for log in ("offsets", "commits")
+    )
+    return planned_last, finished
+
+
+def files_read(spark: SparkSession, checkpoint: str, last: int) -> list[str]:
+    """The files that the first source has read, up to an entry of its log; for a source of files."""
+    log = f"{checkpoint}/sources/0"
+    numbers = {int(name.removesuffix(".compact")): name for name in _names(spark, log) if name[0].isdecimal()}
+    compact = max((n for n, name in numbers.items() if name.endswith(".compact") and n <= last), default=-1)
+    paths: dict[str, None] = {}
+    for number in sorted(n for n in numbers if max(compact, 0) <= n <= last):
+        _, *lines = read_text(spark, f"{log}/{numbers[number]}").splitlines()
+        # Spark notes a path as it stands in a URI.
+        paths |= {unquote(json.loads(line)["path"]): None for line in lines}
+    return list(paths)
+
+
+def _names(spark: SparkSession, folder: str) -> list[str]:
+    """The names in a folder; none if it is not there."""
+    if not exists(spark, folder):
+        return []
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(folder)
+    listed = path.getFileSystem(spark._jsc.hadoopConfiguration()).listStatus(path)
+    return [str(one.getPath().getName()) for one in listed]
 
 
 def told(offset: dict[str, Any]) -> dict[str, Any]:

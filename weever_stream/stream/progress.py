@@ -30,12 +30,15 @@ class ShardTally:
     became: dict[str, int]
     bytes: int
     seconds: float
+    unlisted: dict[int, int] = field(default_factory=dict)
+    """By the number of the rule, twice: see `manifest.FamilyState`."""
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> ShardTally:
         """From JSON."""
         counts = {int(rule): int(n) for rule, n in told["open"].items()}
-        return cls(counts, dict(told["became"]), int(told["bytes"]), float(told["seconds"]))
+        unlisted = {int(rule): int(n) for rule, n in told.get("unlisted", {}).items()}
+        return cls(counts, dict(told["became"]), int(told["bytes"]), float(told["seconds"]), unlisted)
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class BatchReport:
     """Changes so far, over all families, that were older than what was held."""
     behind: dict[str, str] = field(default_factory=dict)
     """What the source says of what it has not read yet."""
+    unlisted: dict[str, int] = field(default_factory=dict)
+    """Further violations of rules that are open and only counted, because a row has too many of them."""
 
     def to_json(self) -> dict[str, Any]:
         """As one JSON object."""
@@ -68,10 +73,13 @@ class BatchReport:
 class Ledger:
     """Tallies of all shards, kept beside the checkpoint."""
 
-    def __init__(self, notes: Notes, rules: Sequence[str]) -> None:
-        self._notes = notes
+    def __init__(self, notes: Notes, rules: Sequence[str | None], numbering: int = 0) -> None:
+        """`rules`: their names by number; None for one that has ended. `numbering`: tallies of another are void."""
+        self._notes, self._numbering = notes, numbering
         self._rules = list(rules)
         noted = notes.read(PROGRESS) or {}
+        if noted.get("numbering", 0) != numbering:
+            noted = {}
         self.shards = {int(shard): ShardTally.of(told) for shard, told in noted.get("shards", {}).items()}
 
     def take(self, shard: int, body: bytes) -> ShardTally:
@@ -81,11 +89,21 @@ class Ledger:
 
     def open(self) -> dict[str, int]:
         """Open violations of every rule."""
-        counts = [0] * len(self._rules)
+        counts = {name: 0 for name in self._rules if name is not None}
         for tally in self.shards.values():
             for rule, n in tally.open.items():
-                counts[rule] += n
-        return dict(zip(self._rules, counts, strict=True))
+                if (name := self._rules[rule]) is not None:
+                    counts[name] += n
+        return counts
+
+    def unlisted(self) -> dict[str, int]:
+        """Violations that are open and not listed, of the rules that have any."""
+        twice: dict[str, int] = {}
+        for tally in self.shards.values():
+            for rule, n in tally.unlisted.items():
+                if (name := self._rules[rule]) is not None:
+                    twice[name] = twice.get(name, 0) + n
+        return {name: n // 2 for name, n in twice.items() if n}
 
     def stale(self) -> int:
         """Changes that did nothing because something newer was held."""
@@ -95,4 +113,4 @@ class Ledger:
     def note(self, report: BatchReport) -> None:
         """Publishes that a batch is complete: its position, and what is open since."""
         shards = {str(shard): vars(tally) for shard, tally in sorted(self.shards.items())}
-        self._notes.write(PROGRESS, {**report.to_json(), "shards": shards})
+        self._notes.write(PROGRESS, {**report.to_json(), "numbering": self._numbering, "shards": shards})

@@ -21,7 +21,7 @@ from weever_stream.feeds.changes import CHANGE, CLEAR, DROP, DROP_ANYWHERE, ORIG
 from weever_stream.feeds.changes import PUT as PUT_KNOWN
 from weever_stream.feeds.changes import SEQUENCE as CHANGE_SEQUENCE
 from weever_stream.index.arrays import as_arrow
-from weever_stream.stream.messages import PUT, ROW, SEQUENCE, Message, one_batch
+from weever_stream.stream.messages import ONLY, PUT, ROW, SEQUENCE, Message, one_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,19 +39,33 @@ __all__ = ["LEFT_ROLE", "RIGHT_ROLE", "Router", "split_rejects"]
 
 LEFT_ROLE, RIGHT_ROLE = 1, 2
 _BOTH = LEFT_ROLE | RIGHT_ROLE
+_NONE: Ints = np.empty(0, np.int64)
 
 
 class Router:
     """Routes the changes of one job."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, generation: int | None = None) -> None:
+        """For all families that are kept, or for those of a generation that is filled."""
         self._setup = setup
-        self._families = [(family, Encoder(family.routed)) for family in setup.families]
+        self._fills = {} if generation is None else {generation: 1}
+        self._families = [
+            (family, Encoder(family.routed))
+            for family in setup.living
+            if generation is None or family.generation == generation
+        ]
+
+    def nothing(self) -> Message:
+        """A message without changes: it brings a shard to look at what its rules are."""
+        rows = self._setup.columns.empty_table()
+        told = rows.append_column(SEQUENCE, as_arrow(_NONE)).append_column(PUT, pa.array([], pa.bool_()))
+        return self._message(told, np.empty((0, 4), np.int64), np.empty(0, np.int32), -1)
 
     def route(self, changes: pa.Table) -> Iterator[tuple[int, Message]]:
         """The messages of some changes, a change frame in Arrow without rejects, to the shards they concern."""
-        names = self._setup.columns.names
-        rows = changes.select(names).cast(self._setup.columns).combine_chunks()
+        # A table that fills some families has the columns of those families only.
+        columns = pa.schema([field for field in self._setup.columns if field.name in changes.column_names])
+        rows = changes.select(columns.names).cast(columns).combine_chunks()
         kind: Ints = changes.column(CHANGE).to_numpy().astype(np.int64)
         sequence: Ints = changes.column(CHANGE_SEQUENCE).to_numpy().astype(np.int64)
         visits = self._visits(rows, kind)
@@ -68,7 +82,7 @@ class Router:
         """n x 4: row, shard, family, role."""
         known = np.isin(kind, (DROP, PUT_KNOWN, PUT_ANYWHERE))
         where = np.flatnonzero(known).astype(np.int32)
-        if not len(where):
+        if not len(where) or not self._families:
             return np.empty((0, 4), np.int64)
         table = rows if len(where) == rows.num_rows else rows.take(as_arrow(where))
         parts = [self._family_visits(family, encoder, table, where) for family, encoder in self._families]
@@ -115,7 +129,9 @@ class Router:
             }
         )
         drops = rows.select([*self._setup.key_names, SEQUENCE]).take(as_arrow(anywhere))
-        return Message(rows.take(as_arrow(here)), visiting, drops.append_column(ROW, as_arrow(replaced)), clear)
+        only = np.full(len(anywhere), next(iter(self._fills), -1), np.int32)
+        dropping = drops.append_column(ROW, as_arrow(replaced)).append_column(ONLY, as_arrow(only))
+        return Message(rows.take(as_arrow(here)), visiting, dropping, clear, self._fills)
 
 
 def _unsigned(keys: Ints) -> Hashes:

@@ -2,12 +2,14 @@
 
 Whatever a user has set, by `spark-submit`, in spark-defaults.conf or in `conf`, stays; the settings here fill the gaps.
 The session's time zone is left alone too: instants reach us exactly whichever it is. A start takes about 9 seconds on
-two cores.
+two cores. What is given when the JVM is launched stands in the list of processes for all to see; so secrets, and
+whatever Spark itself would hide, are set after it, but for settings that only a launch can take (`spark.driver.*`).
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import contextmanager
 from importlib.resources import files
@@ -16,6 +18,8 @@ from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
 
 from weever_stream.errors import EngineError
+from weever_stream.job.job import SPARK_HIDES
+from weever_stream.rules.references import Secret
 from weever_stream.stream.jars import KINDS, MAIN, Jars, connectors, maven_coordinates
 from weever_stream.stream.java import java
 
@@ -70,12 +74,14 @@ _NOBODY_SAID = "local[*]"
 """The master that Spark takes when it is told none."""
 _LOCAL = "local[*,4]"
 """The same, but a task whose Python worker dies is tried again; Spark's default fails the query."""
+_ONLY_AT_LAUNCH = ("spark.driver.", "spark.jars", "spark.master", "spark.submit.", "spark.files", "spark.archives")
+"""How names of settings begin that spark-submit acts on before Python can say anything."""
 _NAMELESS = "pyspark-shell"
 """The name that Spark gives to an application without one."""
 
 
 def session(
-    kinds: Iterable[str], *, master: str | None = None, conf: Mapping[str, str] = {}, app: str = "weever"
+    kinds: Iterable[str], *, master: str | None = None, conf: Mapping[str, str | Secret] = {}, app: str = "weever"
 ) -> SparkSession:
     """A session that can read and write these kinds of sources and sinks; `files` and `console` need nothing.
 
@@ -103,29 +109,38 @@ def _running() -> SparkSession | None:
     return active
 
 
-def _started(needed: Sequence[Kind], conf: Mapping[str, str], app: str) -> SparkSession:
+def _started(needed: Sequence[Kind], given: Mapping[str, str | Secret], app: str) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     java()
+    conf = {name: value.reveal() if isinstance(value, Secret) else value for name, value in given.items()}
+    open_to_all = {name: conf[name] for name, value in given.items() if _may_be_seen(name, value)}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     jars = Jars() if _submitted() else connectors(*_unnamed(needed, conf))
     launch = SparkConf(loadDefaults=False)
-    for name, value in {**_AT_LAUNCH, **conf, **_with_jars(jars, conf)}.items():
+    for name, value in {**_AT_LAUNCH, **open_to_all, **_with_jars(jars, conf)}.items():
         launch.set(name, value)
     try:
         # The JVM first: only it can tell what spark-submit and spark-defaults.conf have set.
         with _quiet_log():
             SparkContext._ensure_initialized(conf=launch)
-        told = dict(SparkConf().getAll()) | dict(launch.getAll())
+        asked = conf | dict(launch.getAll())
+        told = dict(SparkConf().getAll()) | asked
         named = told.get("spark.app.name", _NAMELESS)
         builder = SparkSession.builder.appName(app if named == _NAMELESS else named)
-        for name, value in (_defaults(needed, told) | dict(launch.getAll())).items():
+        for name, value in (_defaults(needed, told) | asked).items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
     except PySparkException as error:
         raise _not_started(jars, str(error)) from None
+
+
+def _may_be_seen(name: str, value: str | Secret) -> bool:
+    """Whether a setting may stand on a command line, or has to."""
+    hidden = isinstance(value, Secret) or re.search(SPARK_HIDES, f"{name}={value}") is not None
+    return name.startswith(_ONLY_AT_LAUNCH) or not hidden
 
 
 def _submitted() -> bool:

@@ -3,7 +3,8 @@
 Pure but for the run store: no Spark, no clock. The same manifest and messages give the same deltas and the same next
 manifest, so a task may run twice, or be thrown away half done. Only the families that a batch touches are opened. What
 it tells is net within the shard; a pair whose rows both move to another shard is told by both, and is marked so that
-the two can be set off against each other. Cost: that of `Shard.apply` for each family.
+the two can be set off against each other. A rule that has ended since the last visit is closed: every violation that
+is open under it is told as over, once. Cost: that of `Shard.apply` for each family.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from weever_stream.index.arrays import as_arrow
 from weever_stream.state.keeper import Keeper
 from weever_stream.state.manifest import Manifest
 from weever_stream.state.store import RunStore
-from weever_stream.stream.messages import PUT, ROW, SEQUENCE, Message, one_batch
+from weever_stream.stream.messages import ONLY, PUT, ROW, SEQUENCE, Message, one_batch
 from weever_stream.stream.routing import LEFT_ROLE, RIGHT_ROLE
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from weever_stream.state.keeper import Opened
     from weever_stream.stream.setup import Setup
 
-__all__ = ["Piece", "ShardWork", "Visits"]
+__all__ = ["CLOSED", "Piece", "ShardWork", "Visits"]
+
+CLOSED = -2
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Piece:
     rule: int
     """The number of the rule in the job."""
     sign: int
+    """+1 added, -1 removed, `CLOSED` removed because the rule has ended."""
     pairs: int
     body: bytes
     """For `pairs.unpack_pairs`."""
@@ -63,6 +67,7 @@ class ShardWork:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
+        self._living = frozenset(family.number for family in setup.living)
         self.store = RunStore(setup.store)
         self.keeper = Keeper(
             setup.kept_schema,
@@ -70,6 +75,7 @@ class ShardWork:
             inline_bytes=setup.inline_bytes,
             retain_batches=setup.retain_batches,
             remember_drops=setup.remember_drops,
+            max_pairs=setup.max_pairs,
         )
 
     def apply(
@@ -78,26 +84,90 @@ class ShardWork:
         """Yields what the batch changes; returns, when it has been read to its end, the next manifest."""
         name = f"the state of shard {shard}"
         before = Manifest() if state is None else Manifest.load(state, name)
-        message = Message.unpack(bodies)
+        message, moved = Message.unpack(bodies), Message.unpack(bodies, silent=True)
         touched: list[Opened] = []
         for family in self.setup.families:
-            visits = self._visits(family, message)
-            if visits.table.num_rows or message.clear >= 0:
-                opened = self.keeper.open(family, before, name)
-                touched.append(opened)
-                yield from self._applied(opened, self._cleared(opened.shard, visits, message.clear))
-        return self.keeper.save(shard, batch, before, touched)
+            if family.number not in self._living:
+                if family.identity in before.families:
+                    yield from self._closed(self.keeper.open(family, before, name))
+                continue
+            opened = self._opened(shard, family, before, message, moved)
+            if opened is None:
+                continue
+            touched.append(opened)
+            yield from self._closed(opened)
+            if moved is not None:
+                self._move(opened, moved)
+            if message is not None:
+                yield from self._changed(opened, message)
+        over = before.families.keys() - {family.identity for family in self.setup.living}
+        return self.keeper.save(shard, batch, before, touched, over)
+
+    def _opened(
+        self, shard: int, family: FamilyPlan, before: Manifest, message: Message | None, moved: Message | None
+    ) -> Opened | None:
+        """A family, if there is anything to do for it."""
+        held = before.families.get(family.identity)
+        ended = held is not None and any(
+            rule in self.setup.ended and n >= 0 for rule, n in zip(family.rules, held.open, strict=True)
+        )
+        if ended or any(one is not None and self._concerns(family, one) for one in (message, moved)):
+            awaited = self.setup.awaited(family, shard)
+            return self.keeper.open(family, before, f"the state of shard {shard}", awaited=awaited)
+        return None
+
+    def _concerns(self, family: FamilyPlan, message: Message) -> bool:
+        """Whether a message has anything for a family."""
+        if message.clear >= 0 or family.generation in message.fills:
+            return True
+        only = message.drops.column(ONLY).to_numpy()
+        if ((only < 0) | (only == family.generation)).any():
+            return True
+        return bool((message.visits.column("family").to_numpy() == family.number).any())
+
+    def _closed(self, opened: Opened) -> Iterator[Piece]:
+        """The end of all violations of rules that have ended, told when it is first seen."""
+        for rule, number in enumerate(opened.family.rules):
+            if number not in self.setup.ended or opened.open[rule] < 0:
+                continue
+            for found in opened.shard.violations(rule) if opened.open[rule] else ():
+                for pairs, body in pack_pairs(found, opened.family):
+                    yield Piece(number, CLOSED, pairs, body, moving=False)
+            opened.open[rule] = -1
+
+    def _move(self, opened: Opened, message: Message) -> None:
+        """Takes in rows whose pairs were told before they moved here, and all of them listed."""
+        cap, opened.shard.cap = opened.shard.cap, 0
+        for _ in self._changed(opened, message):
+            pass
+        opened.shard.cap = cap
+
+    def _changed(self, opened: Opened, message: Message) -> Iterator[Piece]:
+        """What a message changes of a family."""
+        visits = self._visits(opened.family, message)
+        cleared = self._cleared(opened.shard, visits, message.clear, opened.cleared)
+        opened.cleared = max(opened.cleared, message.clear)
+        opened.filled += message.fills.get(opened.family.generation, 0)
+        yield from self._applied(opened, cleared)
 
     def _applied(self, opened: Opened, visits: Visits) -> Iterator[Piece]:
         if not visits.table.num_rows:
             return
         drops = not bool((visits.order & 1).all())
+        before, mirrored = opened.shard.unlisted.copy(), opened.family.mirrored
         for found in opened.shard.apply(visits.table, visits.order, drops=drops):
+            number = opened.family.rules[found.rule]
+            if number in self.setup.ended:
+                continue
             # A pair leaves one shard for another only if both of its rows do.
             moving = isinstance(found.left, RowsOfBatch) and isinstance(found.right, RowsOfBatch)
+            opened.unlisted[found.rule] += found.sign * len(found) if mirrored[found.rule] else 0
             for pairs, body in pack_pairs(found, opened.family):
                 opened.open[found.rule] += found.sign * pairs
-                yield Piece(opened.family.rules[found.rule], found.sign, pairs, body, moving)
+                opened.unlisted[found.rule] -= 2 * found.sign * pairs if mirrored[found.rule] else 0
+                yield Piece(number, found.sign, pairs, body, moving)
+        for rule, (was, now) in enumerate(zip(before, opened.shard.unlisted, strict=True)):
+            opened.unlisted[rule] += (now - was) * (1 if mirrored[rule] else 2)
 
     def _visits(self, family: FamilyPlan, message: Message) -> Visits:
         """The rows of a message that a family sees: those that visit it, and the keys to drop that do not."""
@@ -106,25 +176,32 @@ class ShardWork:
         role: Ints = message.visits.column("role").to_numpy()[mine]
         sequence: Ints = message.rows.column(SEQUENCE).to_numpy()[row]
         put = message.rows.column(PUT).to_numpy(zero_copy_only=False)[row]
-        columns = {name: message.rows.column(name).take(as_arrow(row)) for name in family.routed.columns}
+        there = [name for name in family.routed.columns if len(row) or name in message.rows.schema.names]
+        columns = {name: message.rows.column(name).take(as_arrow(row)) for name in there}
         if family.roles:
             columns |= {LEFT: pa.array(role & LEFT_ROLE > 0), RIGHT: pa.array(role & RIGHT_ROLE > 0)}
         schema = pa.schema([self.setup.kept_schema.field(name) for name in family.kept.columns])
+        absent = [name for name in schema.names if name not in columns]  # of no row, then
+        columns |= {name: pa.nulls(0, schema.field(name).type) for name in absent}
         table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
         order = 2 * sequence + put
         if message.drops.num_rows:
-            replaced = message.drops.column(ROW).to_numpy()
-            gone = np.flatnonzero((replaced < 0) | ~np.isin(replaced, row))
+            replaced, only = (message.drops.column(name).to_numpy() for name in (ROW, ONLY))
+            mine_too = (only < 0) | (only == family.generation)
+            gone = np.flatnonzero(mine_too & ((replaced < 0) | ~np.isin(replaced, row)))
             dropped = message.drops.take(as_arrow(gone))
             table = pa.concat_tables([table, _key_only(dropped, schema)])
             order = np.concatenate([order, 2 * dropped.column(SEQUENCE).to_numpy()])
         batch = one_batch(table) if table.num_rows else pa.RecordBatch.from_pylist([], schema)
         return Visits(batch, order.astype(np.int64))
 
-    def _cleared(self, shard: Shard, visits: Visits, clear: int) -> Visits:
-        """A table that was emptied: what came before is dropped, held or not."""
+    def _cleared(self, shard: Shard, visits: Visits, clear: int, before: int) -> Visits:
+        """A table that was emptied, now or `before`: what is older is dropped, held or not."""
         if clear < 0:
-            return visits
+            if before < 0:
+                return visits
+            young = visits.order >= 2 * before
+            return Visits(visits.table.filter(pa.array(young)), visits.order[young])
         later = visits.order >= 2 * clear
         tables = [visits.table.filter(pa.array(later))]
         for part in shard.forest:

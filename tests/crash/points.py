@@ -1,0 +1,176 @@
+"""Crash points: named places of the job at which a process is killed. Nothing of this is in the package itself.
+
+    WEEVER_CRASH=after_state:2      the second time that a batch's tasks are done, the driver dies
+    WEEVER_CRASH=worker:30:4        a Python worker kills itself once in 30 calls, 4 times at most
+
+The n-th pass is counted in a file, because tasks run in several processes: WEEVER_CRASH_COUNT names it. `install` puts
+the points in by replacing functions, in the driver and (through `tests.crash.daemon`) in Python workers. Dying is
+SIGKILL to the driver's process group, Python and JVM together: no handler, no flush, no goodbye.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["POINTS", "die", "install"]
+
+POINTS = (
+    "after_run_file",
+    "after_state",
+    "before_sink",
+    "between_tables",
+    "between_sinks",
+    "after_sink_before_commit",
+)
+"""In the order of a batch: a run file is written; all tasks have committed their state; no sink has the batch; of a
+sink of two Delta tables one has it; one sink of two has it; all have it, but Spark has not committed it."""
+
+
+def install() -> None:
+    """Puts in the point that the environment names."""
+    point, _, rest = os.environ.get("WEEVER_CRASH", "").partition(":")
+    if point:
+        _INSTALLERS[point](*(int(part) for part in rest.split(":") if part))
+
+
+def die() -> None:
+    """The end of the driver: its process group is killed, from whichever process this is."""
+    group = int(os.environ["WEEVER_CRASH_GROUP"])
+    if group <= 1:
+        raise RuntimeError("no process group to kill")
+    os.killpg(group, signal.SIGKILL)
+    os._exit(137)
+
+
+def _passes() -> int:
+    """How often a point has been passed, this time included. Appending is atomic: each pass has its own number."""
+    path = os.environ["WEEVER_CRASH_COUNT"]
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(file, b".")
+        return os.lseek(file, 0, os.SEEK_CUR)
+    finally:
+        os.close(file)
+
+
+def _at(n: int) -> Callable[[], None]:
+    def passed() -> None:
+        if _passes() == n:
+            die()
+
+    return passed
+
+
+def _after_run_file(n: int) -> None:
+    from weever_stream.state.store import RunStore
+
+    whole, passed = RunStore.write, _at(n)
+
+    def write(self: RunStore, *arguments: Any) -> Any:
+        stored = whole(self, *arguments)
+        passed()
+        return stored
+
+    RunStore.write = write  # type: ignore[method-assign]
+
+
+def _after_state(n: int) -> None:
+    from weever_stream.stream import batches
+
+    whole, passed = batches._told, _at(n)
+
+    def told(output: Any) -> Any:
+        rows = whole(output)
+        passed()
+        return rows
+
+    batches._told = told
+
+
+def _around_sink(before: int | None, after: int | None, n: int) -> None:
+    """At the sink of a number, before it is written or after."""
+    from weever_stream.stream import query
+
+    whole, passed = query.open_sinks, _at(n)
+
+    class Sink:
+        def __init__(self, inner: Any, number: int) -> None:
+            self.inner, self.number = inner, number
+
+        def write(self, batch: Any) -> None:
+            if self.number == before:
+                passed()
+            self.inner.write(batch)
+            if self.number == after:
+                passed()
+
+    def opened(*arguments: Any, **more: Any) -> Any:
+        return [Sink(sink, number) for number, sink in enumerate(whole(*arguments, **more))]
+
+    query.open_sinks = opened
+
+
+def _between_tables(n: int) -> None:
+    from weever_stream.sinks.delta import DeltaTables
+
+    whole, passed = DeltaTables._change_open, _at(n)
+
+    def change(self: DeltaTables, *arguments: Any) -> None:
+        passed()
+        whole(self, *arguments)
+
+    DeltaTables._change_open = change  # type: ignore[method-assign]
+
+
+def _before_commit(n: int) -> None:
+    from weever_stream.stream.batches import Batches
+
+    whole, passed = Batches.__call__, _at(n)
+
+    def call(self: Batches, *arguments: Any) -> None:
+        whole(self, *arguments)
+        passed()
+
+    Batches.__call__ = call  # type: ignore[method-assign]
+
+
+def _worker(one_in: int, at_most: int) -> None:
+    """The worker that runs a shard kills itself, as the kernel does when memory is short."""
+    import random
+
+    from weever_stream.stream.work import ShardWork
+
+    whole = ShardWork.apply
+    drawn = (
+        random.SystemRandom()
+    )  # a seed would be the same in all forked workers, and a task die each time it is tried
+
+    def apply(self: ShardWork, *arguments: Any) -> Any:
+        if drawn.randrange(one_in) == 0 and _size() < at_most and _passes() <= at_most:
+            os.kill(os.getpid(), signal.SIGKILL)
+        manifest = yield from whole(self, *arguments)
+        if drawn.randrange(one_in) == 0 and _size() < at_most and _passes() <= at_most:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return manifest
+
+    ShardWork.apply = apply  # type: ignore[method-assign]
+
+
+def _size() -> int:
+    path = Path(os.environ["WEEVER_CRASH_COUNT"])
+    return path.stat().st_size if path.exists() else 0
+
+
+_INSTALLERS: dict[str, Callable[..., None]] = {
+    "after_run_file": _after_run_file,
+    "after_state": _after_state,
+    "before_sink": lambda n: _around_sink(0, None, n),
+    "between_tables": _between_tables,
+    "between_sinks": lambda n: _around_sink(None, 0, n),
+    "after_sink_before_commit": _before_commit,
+    "worker": _worker,
+}

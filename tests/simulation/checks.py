@@ -1,0 +1,116 @@
+"""What must hold: after every commit, after files were collected, and in the end.
+
+The truth is nested loops over the table at the published position (`tests.oracle`); nothing of the engine is in it but
+how a key is written. Cost: the square of the rows for each rule, after each commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from tests import oracle
+from tests.simulation.sinks import Violation
+from weever_stream.detect.identity import json_value, plain
+from weever_stream.detect.texts import written
+from weever_stream.state import inspect
+from weever_stream.stream.progress import PROGRESS
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+__all__ = ["Checks"]
+
+
+class Checks:
+    """Looks at a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def after_commit(self) -> None:
+        """Sinks, shards and notes agree with the truth at the position that was published."""
+        world, checkpoint = self._world, self._world.checkpoint
+        noted = world.notes.read(PROGRESS)
+        assert noted is not None
+        position = json.loads(noted["position"])["units"]
+        assert (noted["batch"], position) == (checkpoint.committed, checkpoint.offsets[checkpoint.committed])
+        truth = self.truth(position)
+        assert_same(set(world.log.open.values()), truth, "the log")
+        assert world.topic.open == world.log.open, "the topic is not what the log is"
+        counts = Counter(rule for rule, _, _ in truth)
+        assert +Counter(noted["open"]) == counts, f"published as open: {noted['open']}, true: {counts}"
+        if not world.damaged_states:
+            held = self.held()
+            assert held == counts, f"the shards hold {held}, true: {counts}"
+        self.needed_files()
+        if not world.disk.damaged and not world.damaged_states and world.chance.random.random() < 0.05:
+            self.verified()
+
+    def truth(self, position: int) -> set[Violation]:
+        """The violations of the table at a position."""
+        plan = self._world.plan
+        found = oracle.violations(plan.rules, self._world.feed.table(position).values(), plan.key)
+        return {(rule, str(key_text(left)), key_text(right)) for rule, left, right in found}
+
+    def held(self) -> Counter[str]:
+        """Open violations of every rule, as the manifests have them."""
+        counts: Counter[str] = Counter()
+        setup = self._world.plan.setup
+        for manifest in self._world.manifests().values():
+            for family in setup.families:
+                if state := manifest.families.get(family.identity):
+                    for rule, n in zip(family.rules, state.open, strict=True):
+                        counts[setup.rules[rule].rule.name] += max(n, 0)
+        return +counts
+
+    def verified(self) -> None:
+        """Every invariant of every shard."""
+        world = self._world
+        keeper = world.query.cluster.workers[0].keeper
+        wrong = list(inspect.verify(world.manifests(), world.plan.setup.families, keeper))
+        assert not wrong, wrong
+
+    def needed_files(self) -> None:
+        """Every file that a retained state needs is there, unless we took it."""
+        world, checkpoint = self._world, self._world.checkpoint
+        oldest = len(checkpoint.offsets) - 1 - world.plan.setup.retain_batches
+        for version in [version for version in checkpoint.versions if version < oldest]:
+            del checkpoint.versions[version]
+        there = world.disk.names() | world.disk.damaged.keys()
+        for version, states in checkpoint.versions.items():
+            for shard, saved in states.items():
+                assert saved.live <= there, (
+                    f"gone, and needed by shard {shard} at batch {version}: {saved.live - there}"
+                )
+
+    def only_needed_files(self) -> None:
+        """Nothing is in the folder but what manifests name."""
+        world = self._world
+        named = {name for manifest in world.manifests().values() for name in manifest.files()}
+        there = {name for name, _, _ in world.store.listed()}
+        assert there == named, f"left over: {there - named}; missing: {named - there}"
+
+    def everything(self) -> None:
+        """All of the above, of a world that is at rest."""
+        world = self._world
+        assert world.checkpoint.position(world.checkpoint.committed) == len(world.feed.units)
+        if world.checkpoint.committed >= 0:
+            self.after_commit()
+        if world.chance.random.random() < 0.3:
+            self.verified()
+
+
+def key_text(key: Any) -> str | None:
+    """A key as sinks have it."""
+    if key is None:
+        return None
+    return written([json_value(part) for part in key]) if isinstance(key, tuple) else plain(key)
+
+
+def assert_same(found: set[Violation], truth: set[Violation], what: str) -> None:
+    """Fails with the difference."""
+    missing, wrong = sorted(truth - found, key=str), sorted(found - truth, key=str)
+    assert not missing, f"{what} lacks {len(missing)}, the first: {missing[0]}"
+    assert not wrong, f"{what} has {len(wrong)} that are not true, the first: {wrong[0]}"

@@ -1,0 +1,202 @@
+"""A world: one table, one feed, one job and all that happens to it, drawn from one seed.
+
+Each round the table changes, some events happen, and a batch is run. An event is one method, listed in `events` under
+the fault that lets it strike. Whatever ends the query, the next one begins behind the last commit; what was
+damaged is put back when a query has failed over it. In the end all is calm: the feed is read to its end, everything is
+verified, and no file is left that nobody needs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from tests.simulation.chance import Chance
+from tests.simulation.checks import Checks
+from tests.simulation.cluster import QueryFailed, Task
+from tests.simulation.feed import Feed
+from tests.simulation.plan import draw
+from tests.simulation.query import Checkpoint, Query
+from tests.simulation.sinks import Log, Topic
+from tests.simulation.store import Disk, Killed, WorkerKilled
+from weever_stream.errors import StateError
+from weever_stream.state import inspect
+from weever_stream.state.manifest import Manifest
+from weever_stream.state.notes import Notes
+from weever_stream.state.store import RunStore, StoreOptions
+
+__all__ = ["World"]
+
+MOST_BATCHES = 300
+
+
+class World:
+    """Everything there is."""
+
+    def __init__(self, seed: int, folder: str, tell: Callable[[str], None] | None = None) -> None:
+        random = Random(seed)
+        self.chance = Chance(random, tell)
+        self.plan = draw(random, f"{folder}/runs")
+        self.feed = Feed(random, self.plan)
+        self.checkpoint = Checkpoint()
+        self.log, self.topic = Log(), Topic()
+        self.notes = Notes(StoreOptions(f"{folder}/notes"))
+        self.store = RunStore(self.plan.setup.store)
+        self.disk = Disk(f"{folder}/runs", random)
+        self._whole: dict[int, bytes] = {}
+        self.late: list[Task] = []
+        self.checks = Checks(self)
+        self.query = self._started()
+        self.events: dict[str, Callable[[], None]] = {
+            "a worker is lost": self.lose_a_worker,
+            "the job is restarted": self.restart,
+            "files are collected": self.collect_files,
+            "a file is damaged": self.damage_a_file,
+            "a state is damaged": self.damage_a_state,
+            "a task goes on after its end": self.run_a_late_task,
+        }
+
+    def run(self) -> Counter[str]:
+        """From the beginning to the end; what happened, counted."""
+        self.chance.tell(str(self.plan))
+        with self.plan.small():
+            self.chance.begin(self.plan.weather, self.plan.faults)
+            for _ in range(self.plan.batches):
+                self.feed.change()
+                for name, event in self.events.items():
+                    if self.chance.strikes(name):
+                        self._survived(event)
+                self.run_a_batch()
+            self.finish()
+        return self.chance.struck
+
+    def finish(self) -> None:
+        """Reads the feed to its end, with nothing striking any more, and looks at everything."""
+        self.chance.calm()
+        self.mend()
+        self.feed.finish()
+        for _ in range(MOST_BATCHES):
+            if not self.run_a_batch():
+                break
+        else:
+            raise AssertionError("the feed does not come to its end")
+        self.checks.everything()
+        self.collect_files()
+        self.checks.only_needed_files()
+
+    def _started(self) -> Query:
+        return Query(
+            self.plan,
+            self.feed,
+            self.checkpoint,
+            (self.log, self.topic),
+            self.notes,
+            self.chance,
+            explained=self.explained,
+            meanwhile=self.meanwhile,
+        )
+
+    def run_a_batch(self) -> bool:
+        """The next batch. If it fails the job is started again, and the batch comes again. Whether there was one."""
+        before = self.checkpoint.committed
+        going_on = self._survived(self._batch)
+        if self.checkpoint.committed > before:
+            for task in self.query.tasks:  # the damage was where nobody looks, and is left behind
+                self._whole.pop(task.shard, None)
+            self.chance.struck["batches"] += 1
+            self.checks.after_commit()
+        return going_on
+
+    def _batch(self) -> bool:
+        went_on = self.query.batch()
+        self.late = list(self.query.tasks)
+        return went_on
+
+    def _survived(self, what: Callable[[], bool | None]) -> bool:
+        """Does something, and starts the job again if it does not survive that."""
+        try:
+            return bool(what())
+        except Killed:
+            self.restart()
+        except WorkerKilled:
+            pass
+        except QueryFailed as failure:
+            self.chance.tell(f"the query failed: {failure}")
+            self.chance.struck["queries failed"] += 1
+            self.mend()
+            self.restart()
+        return True
+
+    def meanwhile(self) -> None:
+        """Between the steps of a batch others are at work, too."""
+        if self.chance.strikes("files are collected"):
+            self.collect_files()
+        if self.chance.strikes("a task goes on after its end"):
+            self.run_a_late_task()
+
+    def restart(self) -> None:
+        """A new query: nothing is cached."""
+        self.chance.tell("a query is started")
+        self.query = self._started()
+
+    def lose_a_worker(self) -> None:
+        """A worker is replaced."""
+        self.query.cluster.lose(self.chance.random.randrange(len(self.query.cluster.workers)))
+
+    def run_a_late_task(self) -> None:
+        """A task of the last batch that was run goes on although it is over."""
+        if self.late:
+            task = self.chance.random.choice(self.late)
+            self.chance.tell(f"late task of shard {task.shard}, batch {task.batch}")
+            self.query.cluster.run_late(task)
+
+    def collect_files(self) -> None:
+        """Deletes what no manifest names, as `weever state gc` does."""
+        manifests = self.manifests().values() if not self.damaged_states else ()
+        unneeded = [name for name, _ in inspect.orphans(manifests, self.store, older_than=-60.0)] if manifests else []
+        self.chance.tell(f"collected: {', '.join(unneeded) or 'nothing'}")
+        self.chance.struck["files collected"] += len(self.store.delete(unneeded))
+        self.checks.needed_files()
+
+    def damage_a_file(self) -> None:
+        """A file that the next batch may need is lost, torn or changed."""
+        live = sorted({name for saved in self.checkpoint.states.values() for name in saved.live} - {*self.disk.damaged})
+        if live:
+            name = self.chance.random.choice(live)
+            kind = self.disk.damage(name)
+            self.chance.struck["files damaged"] += 1
+            self.chance.tell(f"{name} is {kind}")
+
+    def damage_a_state(self) -> None:
+        """The state of a shard is changed."""
+        states = self.checkpoint.states
+        if states:
+            shard = self.chance.random.choice(sorted(states))
+            value = bytearray(states[shard].value)
+            self._whole.setdefault(shard, bytes(value))
+            value[self.chance.random.randrange(len(value))] ^= 1 << self.chance.random.randrange(8)
+            states[shard] = replace(states[shard], value=bytes(value))
+
+    def mend(self) -> None:
+        """Puts back what was damaged, from copies."""
+        self.disk.mend()
+        for shard, value in self._whole.items():
+            self.checkpoint.states[shard] = replace(self.checkpoint.states[shard], value=value)
+        self._whole = {}
+
+    @property
+    def damaged_states(self) -> set[int]:
+        """Shards whose state is damaged."""
+        return set(self._whole)
+
+    def explained(self, error: StateError) -> bool:
+        """Whether an error names something that was damaged."""
+        return any(name in error.message for name in self.disk.damaged) or any(
+            f"shard {shard} " in f"{error.message} " for shard in self.damaged_states
+        )
+
+    def manifests(self) -> dict[int, Manifest]:
+        """As of the last commit."""
+        return {shard: Manifest.load(saved.value, f"shard {shard}") for shard, saved in self.checkpoint.states.items()}

@@ -1,0 +1,71 @@
+"""`weever backfill`: brings a checkpoint to the rules of the job file while the job is stopped, without running it.
+
+`weever run --rule-changes allow` does the same and goes on. Here it can be done in its own time, with more memory or on
+another machine. With `--rule` a rule is built again from the table although it has not changed: for a rule whose state
+is in doubt. The rows are put into the lane beside the checkpoint; the next start of the job takes them in while changes
+go on arriving.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weever_stream.errors import RuleError, did_you_mean
+
+if TYPE_CHECKING:
+    from weever_stream.job.job import Job
+
+__all__ = ["backfill"]
+
+
+def backfill(
+    job: Annotated[Path, typer.Argument(help="The job file.")],
+    rule: Annotated[list[str] | None, typer.Option(help="Build this rule again although it has not changed.")] = None,
+    master: Annotated[str | None, typer.Option(help="The Spark master, where none is set otherwise.")] = None,
+) -> int:
+    """Fill rules that are new or have changed from the table, for the next start of the job."""
+    from weever_stream.cli.progress import BatchLines
+    from weever_stream.job.job import read_job
+    from weever_stream.state.lease import Lease
+    from weever_stream.stream.places import notes_of
+
+    asked, lines = read_job(job, os.environ), BatchLines()
+    again = _named(asked, rule or [])
+    with Lease(notes_of(asked), "weever backfill") as lease:
+        with lines.status("starting Spark"):
+            from weever_stream.stream.session import session
+
+            spark = session(asked.connectors, master=master, conf=asked.settings, app=f"weever {asked.file.table}")
+        try:
+            from weever_stream.stream.owner import locked_by_jvm
+            from weever_stream.stream.query import open_context
+            from weever_stream.stream.revising import agreed
+            from weever_stream.stream.run import allow
+
+            locked_by_jvm(spark, lease)
+            context = open_context(spark, asked, lease, lines.batch)
+            with lines.status("reading the table"):
+                noted = agreed(context, allow, again)
+        finally:
+            spark.stop()
+    newest = noted.generations[-1]
+    messages = sum(newest.fills)
+    told = ", ".join(one.name for one in newest.rules if one.ended is None)
+    lines.notice(
+        f"{told}: {messages} messages wait in the lane; weever run takes them in" if messages else "nothing to do"
+    )
+    return 0
+
+
+def _named(job: Job, names: list[str]) -> list[str]:
+    known = [one.name for one in job.file.rules]
+    for name in names:
+        if name not in known:
+            raise RuleError(
+                f"there is no rule {name}", hint=did_you_mean(name, known) or "the rules are " + ", ".join(known)
+            )
+    return names

@@ -1,0 +1,169 @@
+"""What a checkpoint was made for, as it is noted beside it: table, key, shards, and the rules of every generation.
+
+Rules are noted in the rule language, so that a later start can still plan what was planned then: whoever edits the job
+file between two starts changes what is to come, not what is stored. `Noted` is plain data; `revision` compares it with
+a job file. Cost: nothing that can be measured.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from weever_stream.errors import StateError
+from weever_stream.rules import parse_rule, write_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weever_stream.rules.model import Rule
+
+__all__ = ["ABOUT", "FORMAT", "Generation", "Noted", "NotedRule"]
+
+ABOUT = "job.json"
+FORMAT = 2
+"""1 had no generations; it was never released."""
+
+
+@dataclass(frozen=True)
+class NotedRule:
+    """A rule as it was when it came into the job."""
+
+    name: str
+    deny: str
+    fingerprint: str
+    severity: str
+    spread: int = 1
+    ended: str | None = None
+    """Why it is no longer kept."""
+
+    @classmethod
+    def of(cls, rule: Rule) -> NotedRule:
+        """A rule of a job file."""
+        return cls(rule.name, write_rule(rule), rule.fingerprint, rule.severity, rule.spread)
+
+    def rule(self, now: Mapping[str, Rule]) -> Rule:
+        """The rule again. What does not change what it denies (severity, owner, …) is as the job file has it `now`."""
+        made = parse_rule(self.deny, name=self.name)
+        said = now.get(self.name) if self.ended is None else None
+        if said is None:
+            return replace(made, severity=self.severity, spread=self.spread)  # type: ignore[arg-type]
+        return replace(said, predicates=made.predicates, symmetric=made.symmetric, spread=self.spread)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Rules that came into the job together."""
+
+    number: int
+    rules: tuple[NotedRule, ...]
+    fills: tuple[int, ...] = ()
+    """How many messages fill it, by shard; nothing for rules that were there from the start."""
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What a checkpoint was made for."""
+
+    table: str
+    source: str
+    """Its kind."""
+    key: tuple[str, ...]
+    shards: int
+    spark: str
+    """Major and minor version."""
+    columns: pa.Schema
+    """Key and columns that rules read, in the types in which they are stored."""
+    generations: tuple[Generation, ...]
+    families: tuple[str, ...] = ()
+    """Their identities, to see that they are still planned as they were stored."""
+    revision: int = 0
+    """How often something was changed."""
+    numbering: int = 0
+    """The revision in which rules got the numbers that they have."""
+
+    @property
+    def rules(self) -> tuple[NotedRule, ...]:
+        """All rules, ended ones too, in the order of their numbers."""
+        return tuple(rule for generation in self.generations for rule in generation.rules)
+
+    @property
+    def living(self) -> dict[str, NotedRule]:
+        """The rules that are kept, by name."""
+        return {rule.name: rule for rule in self.rules if rule.ended is None}
+
+    def to_json(self) -> dict[str, Any]:
+        """As a note."""
+        return {
+            "format": FORMAT,
+            "table": self.table,
+            "source": self.source,
+            "key": list(self.key),
+            "shards": self.shards,
+            "spark": self.spark,
+            "revision": self.revision,
+            "numbering": self.numbering,
+            "generations": [
+                {"number": one.number, "fills": list(one.fills), "rules": [vars(rule) for rule in one.rules]}
+                for one in self.generations
+            ],
+            "families": list(self.families),
+            "columns": base64.b64encode(self.columns.serialize().to_pybytes()).decode(),
+        }
+
+    @classmethod
+    def of_json(cls, noted: Mapping[str, Any], where: str) -> Noted:
+        """From a note. Refuses what a later release wrote, and what is damaged."""
+        if noted.get("format") != FORMAT:
+            raise StateError(
+                f"the checkpoint {where} was made by another release: its format is {noted.get('format')}, "
+                f"this release knows {FORMAT}",
+                hint="run the release that made it, or start with an empty checkpoint",
+            )
+        try:
+            return cls(
+                table=str(noted["table"]),
+                source=str(noted["source"]),
+                key=tuple(noted["key"]),
+                shards=int(noted["shards"]),
+                spark=str(noted["spark"]),
+                columns=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(noted["columns"]))),
+                generations=tuple(map(_generation, noted["generations"])),
+                families=tuple(noted["families"]),
+                revision=int(noted["revision"]),
+                numbering=int(noted["numbering"]),
+            )
+        except (KeyError, TypeError, ValueError, pa.ArrowException):
+            raise StateError(
+                f"the note {ABOUT} of the checkpoint {where} is damaged",
+                hint="restore it from a copy of the checkpoint",
+            ) from None
+
+    def ending(self, reasons: Mapping[str, str]) -> Noted:
+        """The same with some living rules ended."""
+        return replace(
+            self,
+            generations=tuple(
+                replace(one, rules=tuple(_ended(rule, reasons.get(rule.name)) for rule in one.rules))
+                for one in self.generations
+            ),
+        )
+
+    def adding(self, rules: Sequence[Rule], columns: pa.Schema, fills: Sequence[int] = ()) -> Noted:
+        """The same with another generation."""
+        number = 1 + max((one.number for one in self.generations), default=-1)
+        born = Generation(number, tuple(NotedRule.of(rule) for rule in rules), tuple(fills))
+        return replace(self, generations=(*self.generations, born), columns=columns)
+
+
+def _generation(noted: Mapping[str, Any]) -> Generation:
+    return Generation(
+        int(noted["number"]), tuple(NotedRule(**rule) for rule in noted["rules"]), tuple(map(int, noted["fills"]))
+    )
+
+
+def _ended(rule: NotedRule, reason: str | None) -> NotedRule:
+    return rule if reason is None or rule.ended is not None else replace(rule, ended=reason)

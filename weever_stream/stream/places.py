@@ -1,0 +1,34 @@
+"""Where a job keeps its own things: in the folder `weever` of its checkpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weever_stream.state.store import StoreOptions
+
+if TYPE_CHECKING:
+    from weever_stream.job.job import Job
+
+__all__ = ["folder", "notes_of", "runs_of"]
+
+
+def folder(checkpoint: str) -> str:
+    """Our own folder in a checkpoint."""
+    return f"{checkpoint.rstrip('/')}/weever"
+
+
+def notes_of(job: Job) -> StoreOptions:
+    """Where the notes are."""
+    return _store(job, folder(job.state.checkpoint))
+
+
+def runs_of(job: Job) -> StoreOptions:
+    """Where the run files are."""
+    return _store(job, f"{folder(job.state.checkpoint)}/runs")
+
+
+def _store(job: Job, uri: str) -> StoreOptions:
+    plain = {
+        name: getattr(value, "reveal", lambda value=value: value)() for name, value in job.state.filesystem.items()
+    }
+    return StoreOptions(uri, plain, job.state.cache)

@@ -1,0 +1,164 @@
+"""Brings a checkpoint to the rules of a job file, however it was left, in steps that may each be the last.
+
+    a batch that was planned and not finished   is finished with the rules that it was planned with
+    rules that end                              are noted as ended; shards close what is open under them
+    rules that come                             are filled from the table as it is where the job stands
+
+Rules that come form families of their own, so those that stay are not touched. The fill goes through the lane while
+changes go on arriving; a change that overtakes the row that it changes is remembered until all rows have come. At
+every batch boundary what is open under a rule that is being filled is true; when all messages have come it is also all.
+A rule that ends and comes again under the same name is closed in an earlier batch than it is filled.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from weever_stream.errors import DataError, StateError
+from weever_stream.state.noted import Generation, Noted, NotedRule
+from weever_stream.state.revision import refusals, revise
+from weever_stream.stream.deltas import needed
+from weever_stream.stream.failures import texts_of, told
+from weever_stream.stream.lane import table_of
+from weever_stream.stream.position import files_read, last_batches, planned
+from weever_stream.stream.query import ONE_BATCH, WHAT_IS_THERE
+from weever_stream.stream.saved import read_noted, write_noted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from typing import Any
+
+    from pyspark.sql import SparkSession
+
+    from weever_stream.rules.model import Rule
+    from weever_stream.state.revision import Revision
+    from weever_stream.stream.query import Context
+
+__all__ = ["agreed", "finish", "spark_version"]
+
+
+def agreed(context: Context, approve: Callable[[Revision], None], again: Collection[str] = ()) -> Noted:
+    """The note that a query is started from. Where rules have changed, `approve` raises if they may not."""
+    job, checkpoint = context.job, context.checkpoint
+    noted = read_noted(context.notes, checkpoint)
+    begun = last_batches(context.spark, checkpoint)[0] >= 0
+    if noted is None and begun:
+        raise StateError(
+            f"the checkpoint {checkpoint} has batches, and no note of what it was made for",
+            hint="restore `weever/job.json` from a copy of the checkpoint, or name an empty one",
+        )
+    if noted is None or not begun:
+        noted = _fresh(context)
+        write_noted(context.notes, noted)
+        return noted
+    for refusal in refusals(noted, job.source.kind, job.file.key, job.state.shards, spark_version(context.spark)):
+        raise refusal
+    revision = revise(noted, job.file.rules, again)
+    if not revision:
+        return noted
+    approve(revision)
+    return _changed(context, noted, revision)
+
+
+def spark_version(spark: SparkSession) -> str:
+    """Major and minor."""
+    return ".".join(spark.version.split(".")[:2])
+
+
+def _fresh(context: Context) -> Noted:
+    """The note of a checkpoint that has seen nothing yet."""
+    job = context.job
+    noted = Noted(
+        table=job.file.table,
+        source=job.source.kind,
+        key=tuple(job.file.key),
+        shards=job.state.shards,
+        spark=spark_version(context.spark),
+        columns=context.columns(job.file.rules),
+        generations=(Generation(0, tuple(NotedRule.of(rule) for rule in job.file.rules)),),
+    )
+    return _with_families(context, noted)
+
+
+def _with_families(context: Context, noted: Noted) -> Noted:
+    families = context.setup(replace(noted, families=())).families
+    return replace(noted, families=tuple(family.identity for family in families))
+
+
+def _changed(context: Context, noted: Noted, revision: Revision) -> Noted:
+    last, finished = last_batches(context.spark, context.checkpoint)
+    if last > finished:
+        finish(context, noted, ONE_BATCH)
+    if revision.reasons:
+        noted = replace(noted.ending(revision.reasons), revision=noted.revision + 1)
+        context.lane.tidy(noted.revision - 1)
+        context.lane.call(context.setup(noted), noted.revision, noted.shards)
+        write_noted(context.notes, noted)
+        if set(revision.reasons) & set(revision.filled):
+            finish(context, noted, WHAT_IS_THERE)
+    if revision.filled:
+        names = set(revision.filled)
+        noted = _filled(context, noted, [rule for rule in context.job.file.rules if rule.name in names])
+    return noted
+
+
+def finish(context: Context, noted: Noted, trigger: str) -> None:
+    """Runs the query of a note to its end."""
+    query = context.start(noted, trigger).query
+    try:
+        query.awaitTermination()
+    except Exception as error:
+        raise told(texts_of(error)) from None
+
+
+def _filled(context: Context, noted: Noted, rules: list[Rule]) -> Noted:
+    """Another generation, with its messages in the lane."""
+    job = context.job
+    columns = _joined(noted.columns, context.columns(rules), context.checkpoint)
+    born = replace(noted.adding(rules, columns), revision=noted.revision + 1)
+    context.lane.tidy(noted.revision)
+    position = _position(context)
+    if position is not None:
+        names = needed(rules, job.file.key)
+        rows = table_of(context.feed.history(names, position), job.file.key, names, anywhere=bool(job.remember_drops))
+        generation = born.generations[-1]
+        try:
+            fills = context.lane.fill(rows, context.setup(replace(born, families=())), generation.number, born.revision)
+        except Exception as error:
+            failure = told(texts_of(error))
+            raise DataError(
+                f"the table cannot be read as it was at {json.dumps(position)[:200]}: {failure.message}",
+                hint="start the job with its old rules to let it catch up, then change them; or name an empty "
+                "checkpoint and start with --take-over, which finds everything again",
+            ) from None
+        born = replace(born, generations=(*born.generations[:-1], replace(generation, fills=fills)))
+    born = _with_families(context, born)
+    write_noted(context.notes, born)
+    return born
+
+
+def _position(context: Context) -> dict[str, Any] | None:
+    """Where the job stands: the position of the last batch that was finished."""
+    _, finished = last_batches(context.spark, context.checkpoint)
+    if finished < 0:
+        return None
+    position: dict[str, Any] | None = json.loads(planned(context.spark, context.checkpoint, finished).position)
+    if position is not None and "files" in position:
+        position["paths"] = files_read(context.spark, context.checkpoint, position["files"])
+    return position
+
+
+def _joined(before: pa.Schema, more: pa.Schema, where: str) -> pa.Schema:
+    """The columns that are stored, and further ones."""
+    for field in more:
+        if field.name in before.names and before.field(field.name).type != field.type:
+            raise StateError(
+                f"the column {field.name} is stored as {before.field(field.name).type} under {where},"
+                f" and now it is {field.type}",
+                hint="declare its old type under `columns:`, or name an empty checkpoint and start with --take-over",
+            )
+    return pa.schema([*before, *(field for field in more if field.name not in before.names)])
