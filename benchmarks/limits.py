@@ -28,7 +28,7 @@ from benchmarks.children import call, say
 from benchmarks.results import Line, save, show
 from benchmarks.stream import middle, started
 
-__all__ = ["load_lines", "main", "soak_lines"]
+__all__ = ["FLAT", "MEASURES", "load_lines", "main", "quarters", "soak_lines"]
 
 _BATCH = 100_000
 _RULES = {"one rule": ["phi8"], "four rules": ["phi7", "phi8", "phi9", "phi10"]}
@@ -37,9 +37,9 @@ _SOAKED = {
     "spark.driver.memory": "1g",
     "spark.sql.streaming.minBatchesToRetain": "20",
 }
-_FLAT = 1.1
+FLAT = 1.1
 """How much the last quarter of a soak may be above the second."""
-_MEASURES = ("rss_mb", "descriptors", "threads", "run_files", "run_mb", "state_files", "state_mb")
+MEASURES = ("rss_mb", "descriptors", "threads", "run_files", "run_mb", "state_files", "state_mb")
 
 
 def _load(asked: Any) -> list[Line]:
@@ -167,7 +167,7 @@ def soak_lines(records: list[dict[str, Any]]) -> list[Line]:
     """The last quarter of the time against the second."""
     (one,) = records
     return [
-        Line(f"soak: {name}, last quarter / second", "times", _FLAT, grown(one["samples"], name)) for name in _MEASURES
+        Line(f"soak: {name}, last quarter / second", "times", FLAT, grown(one["samples"], name)) for name in MEASURES
     ]
 
 

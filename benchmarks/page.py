@@ -16,6 +16,7 @@ from benchmarks.check import check_lines, dirty_lines
 from benchmarks.children import ROOT
 from benchmarks.detector import compare_lines, single_lines
 from benchmarks.growth import growth_lines
+from benchmarks.limits import FLAT, MEASURES, load_lines, quarters, soak_lines
 from benchmarks.results import Line, load, number
 from benchmarks.stream import against_lines, middle, share, snapshot_lines, stream_growth_lines
 from benchmarks.twenty import TWENTY, twenty_lines
@@ -189,6 +190,28 @@ def _fixed(records: Records) -> str:
     return _table(("settings", "s a batch", "CPU s"), rows)
 
 
+def _load_held(records: Records) -> str:
+    rows = []
+    for one, line in zip(records, load_lines(records), strict=True):
+        spent = 1e6 * middle(one["batches"], "cpu") / one["size"]
+        rows.append((one["rules"], f"{one['rows']:,}", f"{one['size']:,}", number(line.measured), number(spent)))
+    return _table(("rules", "rows in state", "changes a batch", "changes a second", "CPU us a change"), rows)
+
+
+def _soak(records: Records) -> str:
+    (one,) = records
+    told = (
+        f"{one['minutes']:g} minutes, {one['live']:,} live rows, {one['changes']:,} changes every {one['every']:g}"
+        f" seconds: {one['batches']:,} batches.\n\n"
+    )
+    rows = [
+        (name, *(number(value) for value in quarters(one["samples"], name)), number(line.measured), line.verdict)
+        for name, line in zip(MEASURES, soak_lines(records), strict=True)
+    ]
+    head = ("what", "first quarter", "second", "third", "last", "last / second", f"at most {FLAT:g}")
+    return told + _table(head, rows)
+
+
 def _in_twos(lines: Sequence[Line]) -> list[Sequence[Line]]:
     return [lines[at : at + 2] for at in range(0, len(lines), 2)]
 
@@ -204,6 +227,7 @@ _LINES: dict[str, Callable[[Records], list[Line]]] = {
     "stream-against": against_lines,
     "stream-growth": stream_growth_lines,
     "stream-snapshot": lambda records: [line for line in snapshot_lines(records) if line.target is not None],
+    "limits-soak": soak_lines,
 }
 
 
@@ -224,7 +248,7 @@ def _summary() -> str:
 
 def _machine() -> str:
     out = []
-    for part in (*_LINES, "stream-fixed", "check-plain", "detector-busy", "growth-busy"):
+    for part in (*_LINES, "stream-fixed", "limits-load", "check-plain", "detector-busy", "growth-busy"):
         if found := load(part):
             about = found["machine"]
             versions = ", ".join(f"{name} {value}" for name, value in about["versions"].items())
@@ -251,6 +275,8 @@ _PARTS: dict[str, Callable[[], str]] = {
     "stream-growth": _shown("stream-growth", _stream_growth),
     "stream-snapshot": _shown("stream-snapshot", _snapshot),
     "stream-fixed": _shown("stream-fixed", _fixed),
+    "limits-load": _shown("limits-load", _load_held),
+    "limits-soak": _shown("limits-soak", _soak),
 }
 
 if __name__ == "__main__":
