@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,7 @@ def test_a_dead_holder_of_this_machine_is_succeeded_at_once(
 
 
 def test_a_lease_that_cannot_be_renewed_is_lost(elsewhere: StoreOptions, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "STALE_AFTER", 0.2)
+    monkeypatch.setattr(module, "OVERDUE", 0.2)
     with Lease(elsewhere) as lease:
         note = Path(elsewhere.uri, "lease.json")
         note.unlink()
@@ -187,6 +188,18 @@ def test_a_lease_that_cannot_be_renewed_is_lost(elsewhere: StoreOptions, monkeyp
         _until(lambda: lease.lost is not None)
         with pytest.raises(StateError, match="could not be renewed"):
             lease.check()
+
+
+def test_a_renewal_that_hangs_ends_the_lease_for_who_asks(elsewhere: StoreOptions, monkeypatch: pytest.MonkeyPatch):
+    hangs = threading.Event()
+    with Lease(elsewhere) as lease:
+        lease.check()
+        monkeypatch.setattr(Notes, "read", lambda self, name: hangs.wait(30))
+        monkeypatch.setattr(module, "OVERDUE", 0.2)
+        time.sleep(0.4)
+        with pytest.raises(StateError, match="could not be renewed"):
+            lease.check()
+        hangs.set()
 
 
 def _until(done: Any) -> None:

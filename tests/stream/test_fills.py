@@ -28,6 +28,7 @@ from weever_stream.state.manifest import Manifest
 from weever_stream.state.noted import Generation, Noted, NotedRule
 from weever_stream.state.revision import revise
 from weever_stream.stream.recut import moved, recut
+from weever_stream.stream.rescaling import _refuse_uncounted
 from weever_stream.stream.routing import Router
 from weever_stream.stream.setup import Setup
 
@@ -125,6 +126,7 @@ class World:
         self.waiting = []
         self.check()
         found = {shard: Manifest.load(state, str(shard)) for shard, state in self.stream.states.items()}
+        _refuse_uncounted(found)  # nothing is flooded here
         before = self.stream.setup
         everyone = range(max(shards, self.noted.shards))
         self.noted = recut(self.noted, before, shards)

@@ -18,6 +18,7 @@ from weever_stream.errors import RuleError, did_you_mean
 
 if TYPE_CHECKING:
     from weever_stream.job.job import Job
+    from weever_stream.state.noted import Noted, NotedRule
 
 __all__ = ["backfill"]
 
@@ -45,20 +46,36 @@ def backfill(
             from weever_stream.stream.query import open_context
             from weever_stream.stream.revising import agreed
             from weever_stream.stream.run import allow
+            from weever_stream.stream.saved import read_noted
 
             locked_by_jvm(spark, lease)
             context = open_context(spark, asked, lease, lines.batch)
+            before = read_noted(context.notes, context.checkpoint)
             with lines.status("reading the table"):
                 noted = agreed(context, allow, again)
         finally:
             spark.stop()
-    newest = noted.generations[-1]
-    messages = sum(newest.fills)
-    told = ", ".join(one.name for one in newest.rules if one.ended is None)
-    lines.notice(
-        f"{told}: {messages} messages wait in the lane; weever run takes them in" if messages else "nothing to do"
-    )
+    for line in _told(before, noted):
+        lines.notice(line)
     return 0
+
+
+def _told(before: Noted | None, after: Noted) -> list[str]:
+    """What was done."""
+    if before is None or before.revision == after.revision:
+        return ["nothing to do"]
+    known = {one.number for one in before.generations}
+    born = [one for one in after.generations if one.number not in known]
+    told = [f"{rule.name}: what is open is closed by the next start" for rule in _ended(before, after)]
+    for one in born:
+        names = ", ".join(rule.name for rule in one.rules)
+        told.append(f"{names}: {sum(one.fills)} messages wait in the lane; weever run takes them in")
+    return told
+
+
+def _ended(before: Noted, after: Noted) -> list[NotedRule]:
+    was = {number for number, rule in enumerate(before.rules) if rule.ended is not None}
+    return [rule for number, rule in enumerate(after.rules) if rule.ended is not None and number not in was]
 
 
 def _named(job: Job, names: list[str]) -> list[str]:

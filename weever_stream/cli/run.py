@@ -162,7 +162,11 @@ def _supervised(
     stop = _Stop()
     with stop.on_signals():
         for _ in range(_RESTARTS):
-            running = begin(stop.observed(observe))
+            try:
+                running = begin(stop.observed(observe))
+            except _EndedEarly:
+                return stop.code
+            stop.running = True
             _wait(running, stop)
             failure = running.query.exception()
             if failure is None or stop.signal:
@@ -176,6 +180,10 @@ def _supervised(
     raise OutputError("the source changes its schema again and again", hint="see what writes to it")
 
 
+class _EndedEarly(BaseException):
+    """The job was asked to end before its query ran."""
+
+
 class _Stop:
     """Whether the job was asked to end, and when its last batch was done."""
 
@@ -183,6 +191,7 @@ class _Stop:
         self.asked = threading.Event()
         self.batch_done = threading.Event()
         self.signal: int = 0
+        self.running = False
         self.batch: int | None = None
 
     @property
@@ -210,6 +219,8 @@ class _Stop:
                 raise KeyboardInterrupt
             self.signal = number
             self.asked.set()
+            if not self.running:  # a change of rules may take long, and can be cut off anywhere
+                raise _EndedEarly
 
         @contextmanager
         def handled() -> Any:

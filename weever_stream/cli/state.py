@@ -159,7 +159,7 @@ def _collect_garbage(
     from weever_stream.stream.run import runs_of
 
     store = RunStore(runs_of(job))
-    files = orphans(found.values(), store, seconds)
+    files = orphans(found.values(), store, seconds, job.state.retain_batches)
     if not dry_run:
         gone = set(store.delete(name for name, _ in files))
         files = [(name, size) for name, size in files if name in gone]

@@ -13,6 +13,7 @@ say otherwise). Blank lines mean nothing.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
@@ -104,7 +105,11 @@ class FilesFeed:
 
     def history(self, names: Sequence[str], position: Mapping[str, Any]) -> DataFrame:
         """All files that have been read: the position lists their `paths`."""
-        return self._read(self._spark.read, list(position["paths"]), names)
+        # As the stream reads them: names are no patterns, and columns may be in the names of folders.
+        reader = self._spark.read.option("globPaths", "false")
+        if not re.search(r"[*?{}\[\]]", self._source.path):
+            reader = reader.option("basePath", self._source.path)
+        return self._read(reader, list(position["paths"]), names)
 
     def _read(self, reader: Any, paths: str | list[str], names: Sequence[str]) -> DataFrame:
         """The change frame of a reader, streaming or not."""

@@ -68,7 +68,7 @@ def _held(shard: int, batch: int, identity: str, state: FamilyState) -> Held:
         dead=dead,
         inline_bytes=sum(len(body) for run in state.runs for body in run.inline) + sum(map(len, bodies)),
         file_bytes=sum(run.file.length for run in state.runs if run.file),
-        open=sum(state.open),
+        open=sum(max(n, 0) for n in state.open),
     )
 
 
@@ -85,15 +85,20 @@ def skew(lines: Iterable[Held], shards: int) -> float:
     return max(rows.values()) * shards / total if total else 1.0
 
 
-def orphans(manifests: Iterable[Manifest], store: RunStore, older_than: float) -> list[tuple[str, int]]:
+def orphans(
+    manifests: Iterable[Manifest], store: RunStore, older_than: float, retain_batches: int | None = None
+) -> list[tuple[str, int]]:
     """Files that no manifest names, with their lengths: left by tasks that failed or ran twice.
 
     Those of a batch later than all manifests belong to one that is under way, however long it takes; younger ones than
-    `older_than` seconds may. Both are left alone, and so is what no store of ours has written.
+    `older_than` seconds may. Both are left alone, and so is what no store of ours has written. Files that a shard lists
+    as retired go after `retain_batches`: a shard that nothing comes to any more does not delete them itself.
     """
     known = list(manifests)
-    needed = {name for manifest in known for name in manifest.files()}
     newest = max((manifest.batch for manifest in known), default=-1)
+    since = -1 if retain_batches is None else newest - retain_batches
+    needed = {name for manifest in known for name in manifest.live()}
+    needed |= {name for manifest in known for at, name in manifest.retired if at > since}
     before = time.time() - older_than
     return [
         (name, length)

@@ -48,6 +48,8 @@ __all__ = ["Lease"]
 LEASE, NOTE = "lease", "lease.json"
 RENEWED_EVERY, STALE_AFTER, SETTLES_IN = 10.0, 60.0, 1.0
 """Seconds: between renewals; without one until it is stale; until two that take it in one moment see who was last."""
+OVERDUE = STALE_AFTER - RENEWED_EVERY
+"""Seconds without a renewal until a holder no longer takes it for its own."""
 _ONE = "one checkpoint serves one job: stop that one first, or give this one another `state.checkpoint`"
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL}
 
@@ -63,6 +65,8 @@ class _Held:
     ended: threading.Event = field(default_factory=threading.Event)
     """Ends the renewals."""
     renewing: threading.Thread | None = None
+    renewed: float = field(default_factory=time.monotonic)
+    """When, by this machine's own clock."""
     lost: str | None = None
     """Why it is held no more."""
     with_it: list[Any] = field(default_factory=list)
@@ -116,7 +120,10 @@ class Lease:
         return self._taken.lost if self._taken is not None else None
 
     def check(self) -> None:
-        """Raises `StateError` if it was lost to another."""
+        """Raises `StateError` if it was lost to another, or if that cannot be known: a renewal may hang."""
+        held = self._taken
+        if held is not None and held.lost is None and held.renewing is not None and _overdue(held):
+            held.lost = _NOT_RENEWED
         if self.lost is not None:
             raise StateError(f"the lease of the checkpoint of {self._root} is lost: {self.lost}", hint=_ONE)
 
@@ -193,7 +200,8 @@ class Lease:
         notes = Notes(self._options)
         there = notes.read(NOTE)
         if there is not None and there.get("token") != dead:
-            if time.time() - float(there.get("renewed", 0)) < STALE_AFTER:
+            age = time.time() - float(there.get("renewed", 0))
+            if -RENEWED_EVERY <= age < STALE_AFTER:  # one from the future has a clock that differs: it is watched
                 raise _refusal(self._root, there)
             if there.get("renewed", 0):  # not given back: is it stale, or do our clocks differ?
                 time.sleep(RENEWED_EVERY * 1.2)
@@ -210,7 +218,6 @@ class Lease:
 
     def _renew(self, held: _Held) -> None:
         notes = Notes(self._options)
-        last = time.monotonic()
         while not held.ended.wait(RENEWED_EVERY):
             try:
                 there = notes.read(NOTE) or {}
@@ -219,14 +226,23 @@ class Lease:
                     return
                 if not held.ended.is_set():
                     self._write_note(notes, held.token)
-                    last = time.monotonic()
-            except (StateError, OutputError):
-                if time.monotonic() - last > STALE_AFTER - RENEWED_EVERY:
-                    held.lost = f"it could not be renewed for {STALE_AFTER - RENEWED_EVERY:g} seconds"
+                    if _overdue(held):  # it took so long that another may have taken it meanwhile
+                        held.lost = _NOT_RENEWED
+                        return
+                    held.renewed = time.monotonic()
+            except Exception:
+                if _overdue(held):
+                    held.lost = _NOT_RENEWED
                     return
 
 
 _UNSUPPORTED = -1
+_NOT_RENEWED = "it could not be renewed in time"
+
+
+def _overdue(held: _Held) -> bool:
+    """Whether it was not renewed for so long that others may soon take it for stale."""
+    return time.monotonic() - held.renewed > OVERDUE
 
 
 def _lock(path: Path) -> int | None:

@@ -219,15 +219,15 @@ def write_whole(target: Path, parts: Iterable[Section], *, forced: bool = True) 
                 os.fsync(out.fileno())
         beside.replace(target)
         if forced:
-            _force_folder(target.parent)
+            force(target.parent)
     except BaseException:
         with suppress(OSError):
             beside.unlink()
         raise
 
 
-def _force_folder(folder: Path) -> None:
-    """A name is in its folder for good only when the folder is on the disk too."""
+def force(folder: Path) -> None:
+    """Forces a file or a folder to the disk. A name is in its folder for good only when the folder is there too."""
     try:
         file = os.open(folder, os.O_RDONLY)
     except OSError:  # Windows opens no folders, and needs none of this

@@ -11,6 +11,7 @@ Cost: one listing of a small folder a batch; Spark takes an empty source out of 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -18,8 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
+from weever_stream.errors import OutputError
 from weever_stream.feeds.changes import CHANGE, CLEAR, DROP, DROP_ANYWHERE, PUT, PUT_ANYWHERE, SEQUENCE
-from weever_stream.state.store import opened
+from weever_stream.state.store import force, opened
 from weever_stream.stream.operator import ROUTED, filler, mapped
 from weever_stream.stream.routing import Router
 
@@ -80,7 +82,7 @@ class Lane:
 
     def send(self, messages: Iterable[tuple[int, bytes]], revision: int) -> None:
         """Sends messages that must come in one batch: all in one file, a piece at a time."""
-        _, files, root = opened(self._notes)
+        local, files, root = opened(self._notes)
         name = f"r{revision:05d}-{uuid4().hex}.parquet"
         files.create_dir(f"{root}/filling", recursive=True)
         with pq.ParquetWriter(f"{root}/filling/{name}", _SCHEMA, filesystem=files) as writer:
@@ -89,7 +91,11 @@ class Lane:
                 writer.write_table(
                     pa.table([pa.array(shards, pa.int32()), pa.array(bodies, pa.binary())], schema=_SCHEMA)
                 )
+        if local:  # the note that relies on it is forced to the disk too
+            force(Path(root, "filling", name))
         files.move(f"{root}/filling/{name}", f"{root}/lane/{name}")
+        if local:
+            force(Path(root, "lane"))
 
     def fill(self, rows: DataFrame, setup: Setup, generation: int, revision: int) -> tuple[int, ...]:
         """Sends the rows of a table to the families of a generation. How many messages each shard gets."""
@@ -100,8 +106,9 @@ class Lane:
         path = self._jvm.org.apache.hadoop.fs.Path
         for status in self._fs.listStatus(path(self._aside)):
             name = str(status.getPath().getName())
-            if name.endswith(".parquet"):
-                self._fs.rename(status.getPath(), path(self._path, f"r{revision:05d}-{name}"))
+            target = path(self._path, f"r{revision:05d}-{name}")
+            if name.endswith(".parquet") and not self._fs.rename(status.getPath(), target):
+                raise OutputError(f"{name} could not be moved into {self._folder}", hint="check the store's rights")
         self._fs.delete(path(self._aside), True)
         return tuple(counts.get(shard, 0) for shard in range(setup.shards))
 

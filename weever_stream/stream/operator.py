@@ -153,6 +153,8 @@ def _tally(setup: Setup, manifest: Manifest) -> dict[str, Any]:
 def _work(setup: Setup) -> ShardWork:
     known = f"{setup.identity} {setup.max_pairs} {setup.store.uri}"
     if known not in _WORK:
+        for other in [name for name in _WORK if name.endswith(f" {setup.store.uri}")]:
+            del _WORK[other]  # of the same state: rules have changed
         _WORK[known] = ShardWork(setup)
     return _WORK[known]
 

@@ -8,15 +8,17 @@ dropped in the same batch. Changes that come in that batch find the rows in thei
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from weever_stream.errors import StateError
+from weever_stream.state.revision import refusals
 from weever_stream.stream.position import last_batches
 from weever_stream.stream.query import WHAT_IS_THERE
 from weever_stream.stream.recut import moved, recut
-from weever_stream.stream.revising import finish
+from weever_stream.stream.revising import finish, spark_version
 from weever_stream.stream.routing import Router
 from weever_stream.stream.saved import manifests, read_noted, write_noted
 
@@ -37,6 +39,9 @@ def rescale(context: Context, shards: int) -> Noted:
         raise StateError(
             f"there is no state under {context.checkpoint}", hint="set `state.shards` in the job file, then run the job"
         )
+    key = context.job.file.key
+    for refusal in refusals(noted, context.job.source.kind, key, noted.shards, spark_version(context.spark)):
+        raise refusal
     if noted.shards == shards:
         return noted
     finish(context, noted, WHAT_IS_THERE)  # a batch that is not finished, and messages that are under way
@@ -56,7 +61,11 @@ def rescale(context: Context, shards: int) -> Noted:
 
 def _refuse_uncounted(found: Mapping[int, Manifest]) -> None:
     """Which pairs of a flooded row are listed is decided where it is put: it cannot be moved without being told."""
-    if any(any(state.unlisted) for manifest in found.values() for state in manifest.families.values()):
+    sums: Counter[tuple[str, int]] = Counter()  # of one shard alone the number means little
+    for manifest in found.values():
+        for identity, state in manifest.families.items():
+            sums.update({(identity, rule): n for rule, n in enumerate(state.unlisted)})
+    if any(sums.values()):
         raise StateError(
             "some rows have more violations than are listed (`max_pairs`), and such a state cannot be moved",
             hint="name an empty checkpoint with the new `state.shards` and start with --take-over",

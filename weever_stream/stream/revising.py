@@ -13,12 +13,13 @@ A rule that ends and comes again under the same name is closed in an earlier bat
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from weever_stream.errors import DataError, StateError
+from weever_stream.errors import DataError, StateError, WeeverError
 from weever_stream.state.noted import Generation, Noted, NotedRule
 from weever_stream.state.revision import refusals, revise
 from weever_stream.stream.deltas import needed
@@ -29,10 +30,10 @@ from weever_stream.stream.query import ONE_BATCH, WHAT_IS_THERE
 from weever_stream.stream.saved import read_noted, write_noted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
     from typing import Any
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from weever_stream.rules.model import Rule
     from weever_stream.state.revision import Revision
@@ -93,17 +94,18 @@ def _changed(context: Context, noted: Noted, revision: Revision) -> Noted:
     last, finished = last_batches(context.spark, context.checkpoint)
     if last > finished:
         finish(context, noted, ONE_BATCH)
+    rules = [rule for rule in context.job.file.rules if rule.name in set(revision.filled)]
+    if rules:
+        _table(context, noted, rules)  # before anything ends: what cannot be filled leaves all as it is
     if revision.reasons:
         noted = replace(noted.ending(revision.reasons), revision=noted.revision + 1)
         context.lane.tidy(noted.revision - 1)
         context.lane.call(context.setup(noted), noted.revision, noted.shards)
         write_noted(context.notes, noted)
-        if set(revision.reasons) & set(revision.filled):
-            finish(context, noted, WHAT_IS_THERE)
-    if revision.filled:
-        names = set(revision.filled)
-        noted = _filled(context, noted, [rule for rule in context.job.file.rules if rule.name in names])
-    return noted
+    if {rule.name for rule in rules} & {rule.name for rule in noted.rules if rule.ended is not None}:
+        # Closed first, in an earlier batch than it is filled, also where an earlier start was cut off in between.
+        finish(context, noted, WHAT_IS_THERE)
+    return _filled(context, noted, rules) if rules else noted
 
 
 def finish(context: Context, noted: Noted, trigger: str) -> None:
@@ -117,28 +119,46 @@ def finish(context: Context, noted: Noted, trigger: str) -> None:
 
 def _filled(context: Context, noted: Noted, rules: list[Rule]) -> Noted:
     """Another generation, with its messages in the lane."""
-    job = context.job
-    columns = _joined(noted.columns, context.columns(rules), context.checkpoint)
+    columns, rows = _table(context, noted, rules)
     born = replace(noted.adding(rules, columns), revision=noted.revision + 1)
     context.lane.tidy(noted.revision)
-    position = _position(context)
-    if position is not None:
-        names = needed(rules, job.file.key)
-        rows = table_of(context.feed.history(names, position), job.file.key, names, anywhere=bool(job.remember_drops))
+    if rows is not None:
         generation = born.generations[-1]
-        try:
+        with _unreadable():
             fills = context.lane.fill(rows, context.setup(replace(born, families=())), generation.number, born.revision)
-        except Exception as error:
-            failure = told(texts_of(error))
-            raise DataError(
-                f"the table cannot be read as it was at {json.dumps(position)[:200]}: {failure.message}",
-                hint="start the job with its old rules to let it catch up, then change them; or name an empty "
-                "checkpoint and start with --take-over, which finds everything again",
-            ) from None
         born = replace(born, generations=(*born.generations[:-1], replace(generation, fills=fills)))
     born = _with_families(context, born)
     write_noted(context.notes, born)
     return born
+
+
+def _table(context: Context, noted: Noted, rules: list[Rule]) -> tuple[pa.Schema, DataFrame | None]:
+    """The columns that are stored with some rules more, and the table as it is where the job stands."""
+    job = context.job
+    columns = _joined(noted.columns, context.columns(rules), context.checkpoint)
+    position = _position(context)
+    if position is None:
+        return columns, None
+    names = needed(rules, job.file.key)
+    with _unreadable():
+        history = context.feed.history(names, position)
+        return columns, table_of(history, job.file.key, names, anywhere=bool(job.remember_drops))
+
+
+@contextmanager
+def _unreadable() -> Iterator[None]:
+    """Whatever Spark says of a table that cannot be read any more, in our words."""
+    try:
+        yield
+    except WeeverError:
+        raise
+    except Exception as error:
+        failure = told(texts_of(error))
+        raise DataError(
+            f"the table cannot be read as it was where the job stands: {failure.message}",
+            hint="a column that is newer than that? Start the job with its old rules to let it catch up, then change "
+            "them; or name an empty checkpoint and start with --take-over, which finds everything again",
+        ) from None
 
 
 def _position(context: Context) -> dict[str, Any] | None:

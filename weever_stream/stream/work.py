@@ -133,7 +133,7 @@ class ShardWork:
             for found in opened.shard.violations(rule) if opened.open[rule] else ():
                 for pairs, body in pack_pairs(found, opened.family):
                     yield Piece(number, CLOSED, pairs, body, moving=False)
-            opened.open[rule] = -1
+            opened.open[rule], opened.unlisted[rule] = -1, 0
 
     def _move(self, opened: Opened, message: Message) -> None:
         """Takes in rows whose pairs were told before they moved here, and all of them listed."""
@@ -167,7 +167,8 @@ class ShardWork:
                 opened.unlisted[found.rule] -= 2 * found.sign * pairs if mirrored[found.rule] else 0
                 yield Piece(number, found.sign, pairs, body, moving)
         for rule, (was, now) in enumerate(zip(before, opened.shard.unlisted, strict=True)):
-            opened.unlisted[rule] += (now - was) * (1 if mirrored[rule] else 2)
+            if opened.family.rules[rule] not in self.setup.ended:
+                opened.unlisted[rule] += (now - was) * (1 if mirrored[rule] else 2)
 
     def _visits(self, family: FamilyPlan, message: Message) -> Visits:
         """The rows of a message that a family sees: those that visit it, and the keys to drop that do not."""
