@@ -4,9 +4,9 @@
     python -m benchmarks.limits soak               an hour at constant live rows; --minutes 10 for less
 
 The soak changes rows that stay as many as they are, a file of changes every few seconds, and looks at the processes and
-at the checkpoint all along: memory, descriptors, threads, files and bytes. What a job leaves behind shows as growth from
-the second quarter of the time to the last; the first is for the JVM to settle. What it finds goes to files, which grow
-by their nature and are not looked at.
+at the checkpoint all along: memory, descriptors, threads, files and bytes. What a job leaves behind shows as growth
+from the second quarter of the time to the last; the first is for the JVM to settle. What it finds goes to files, which
+grow by their nature and are not looked at.
 """
 
 from __future__ import annotations
