@@ -7,16 +7,15 @@ another way, so that state, ids or alerts of a running job would no longer fit; 
 from __future__ import annotations
 
 import json
-import shutil
 import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests import oracle
 from tests.golden.make import typed
-from tests.golden.story import AFTER, BEFORE, LAST, add, job_text, table
+from tests.golden.story import AFTER, BEFORE, job_text, table
 from weever_stream import Detector
 from weever_stream.detect.identity import plain, violation_id
 from weever_stream.job.job import job_of
@@ -25,12 +24,8 @@ from weever_stream.sinks.reading import read_sink
 from weever_stream.state.manifest import Manifest
 from weever_stream.state.noted import Noted
 from weever_stream.state.store import StoreOptions
-from weever_stream.stream.run import start
 from weever_stream.stream.saved import setup_of
 from weever_stream.stream.work import ShardWork
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 RELEASES = sorted(path for path in Path(__file__).parent.glob("v*") if path.is_dir())
 pytestmark = pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name)
@@ -99,14 +94,3 @@ def test_a_dump_is_loaded(release: Path) -> None:
 def test_tables_and_files_are_read(release: Path, restored: Path) -> None:
     assert opened(restored / "found") == truth(AFTER, last=False)
     assert opened(restored / "told") == truth(AFTER, last=False)
-
-
-def test_a_checkpoint_goes_on(release: Path, restored: Path, spark: SparkSession) -> None:
-    add(restored, 3, LAST)
-    job = job_of(read_rules_text(job_text(restored, AFTER)))
-    query = start(spark, job, print, once=True).query
-    query.awaitTermination(300)
-    assert query.exception() is None
-    assert opened(restored / "found") == truth(AFTER, last=True)
-    assert opened(restored / "told") == truth(AFTER, last=True)
-    shutil.rmtree(restored / "checkpoint")
