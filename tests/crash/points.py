@@ -1,7 +1,7 @@
 """Crash points: named places of the job at which a process is killed. Nothing of this is in the package itself.
 
     WEEVER_CRASH=after_state:2      the second time that a batch's tasks are done, the driver dies
-    WEEVER_CRASH=worker:30:4        a Python worker kills itself once in 30 calls, 4 times at most
+    WEEVER_CRASH=worker:30:4        a Python worker kills itself in every 30th call, 4 times at most
 
 The n-th pass is counted in a file, because tasks run in several processes: WEEVER_CRASH_COUNT names it. `install` puts
 the points in by replacing functions, in the driver and (through `tests.crash.daemon`) in Python workers. Dying is
@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 __all__ = ["POINTS", "die", "install"]
@@ -139,30 +138,26 @@ def _before_commit(n: int) -> None:
 
 
 def _worker(one_in: int, at_most: int) -> None:
-    """The worker that runs a shard kills itself, as the kernel does when memory is short."""
-    import random
+    """The worker that runs a shard kills itself, as the kernel does when memory is short: before or after its work.
 
+    Calls are counted over all workers, so that one dies in every `one_in` and no task can die each time it is tried.
+    """
     from weever_stream.stream.work import ShardWork
 
     whole = ShardWork.apply
-    drawn = (
-        random.SystemRandom()
-    )  # a seed would be the same in all forked workers, and a task die each time it is tried
+
+    def passed() -> None:
+        calls = _passes()
+        if calls % one_in == 0 and calls // one_in <= at_most:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def apply(self: ShardWork, *arguments: Any) -> Any:
-        if drawn.randrange(one_in) == 0 and _size() < at_most and _passes() <= at_most:
-            os.kill(os.getpid(), signal.SIGKILL)
+        passed()
         manifest = yield from whole(self, *arguments)
-        if drawn.randrange(one_in) == 0 and _size() < at_most and _passes() <= at_most:
-            os.kill(os.getpid(), signal.SIGKILL)
+        passed()
         return manifest
 
     ShardWork.apply = apply  # type: ignore[method-assign]
-
-
-def _size() -> int:
-    path = Path(os.environ["WEEVER_CRASH_COUNT"])
-    return path.stat().st_size if path.exists() else 0
 
 
 _INSTALLERS: dict[str, Callable[..., None]] = {

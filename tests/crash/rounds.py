@@ -80,7 +80,8 @@ def workers(world: World, one_in: int, at_most: int) -> int:
         if life.ended() != 0:
             raise Broken("the driver should survive its workers", life)
     world.check(whole=True)
-    return (world.folder / "passes").stat().st_size if (world.folder / "passes").exists() else 0
+    calls = (world.folder / "passes").stat().st_size if (world.folder / "passes").exists() else 0
+    return min(at_most, calls // one_in)
 
 
 def _workers(world: World, drawn: random.Random) -> int:

@@ -56,7 +56,7 @@ def test_killed_drivers_orphaned_jvms_second_drivers_and_dead_workers(lived: Wor
     world = lived.copied(tmp_path / "world")
     killed(world, "driver", batches=1, moment=0.1)
     two_drivers(world)  # at once: the JVM of the one before may still be there
-    assert workers(world, one_in=6, at_most=3) > 0, "no worker has died: draw more often"
+    assert workers(world, one_in=5, at_most=3) > 0, "no worker has died"
 
 
 _RESTORE, _TORN = "restore", "is torn or was changed"

@@ -109,7 +109,13 @@ def small_runs(batch: int = 3, tail: int = 9) -> Iterator[None]:
 
     The engine's sizes suit real tables; with them a random test would hardly ever see two runs.
     """
-    sizes = [(forest, "SMALL", batch), (forest, "CAPACITY", tail), (arrangement, "_TRY_FROM", 8)]
+    with other_sizes([(forest, "SMALL", batch), (forest, "CAPACITY", tail), (arrangement, "_TRY_FROM", 8)]):
+        yield
+
+
+@contextmanager
+def other_sizes(sizes: list[tuple[Any, str, int]]) -> Iterator[None]:
+    """Constants of modules, by module and name, with other values for a while."""
     before = [(module, name, getattr(module, name)) for module, name, _ in sizes]
     try:
         for module, name, size in sizes:

@@ -70,7 +70,7 @@ class Model:
         """One for each of n changes: those given, or the next ones."""
         if given is None:
             return list(range(self.last + 1, self.last + 1 + n))
-        self.remembers_drops = True
+        self.remembers_drops |= n > 0  # a call without changes leaves everything as it was
         return [given] * n if isinstance(given, int) else given
 
 

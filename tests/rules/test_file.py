@@ -248,3 +248,24 @@ def test_places_count_characters_whatever_the_lines_and_the_loader(lines, loader
 def test_windows_lines_and_a_byte_order_mark_are_read():
     content = b"\xef\xbb\xbftable: x\r\nrules:\r\n  - {name: a, deny: t.a = s.a}\r\n"
     assert write_rule(read_rules_text(content).rules[0]) == "t.a = s.a"
+
+
+def test_what_a_rule_says_of_its_alerts_is_read_and_checked():
+    text = "table: x\nrules:\n  - name: r\n    unique: b\n    alerts: {%s}\n"
+    said = "to: night, values: [b], group_by: equality, after: 5 violations, for: 10 minutes"
+    assert read_rules_text(text % said).rules[0].alerts == {
+        "to": "night",
+        "values": ["b"],
+        "group_by": "equality",
+        "after": "5 violations",
+        "for": "10 minutes",
+    }
+    for bad, told in {
+        "values: some": "none, keys, all, or a list",
+        "group_by: zip": "rule, equality, or a list",
+        "after: many": "a number of violations",
+        "wait: 3": "the fields are to, values",
+    }.items():
+        with pytest.raises(RuleError, match=told) as found:
+            read_rules_text(text % bad)
+        assert "line 5" in str(found.value)

@@ -27,7 +27,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.detect.drawn import RULES, SCHEMA, small_runs
+from tests.detect.drawn import RULES, SCHEMA, other_sizes, small_runs
 from tests.stream.simulated import Simulation, change_frame, setup_of
 from tests.stream.test_work import Feed, text_of
 from weever_stream.cli.progress import _line
@@ -49,14 +49,8 @@ def tiny_samples(held: int = 1 << 21, many: int = 128) -> Iterator[None]:
     """Levels that matter among two dozen rows; batches that are held or not, trees made for counting or not."""
     sizes: list[tuple[Any, str, int]] = [(module, "FIRST", 1) for module in (flood, rows, dump)]
     sizes += [(flood, "_SAMPLE", 1), (moving, "_PAIRS_HELD", held), (census, "_MANY", many)]
-    before = [(module, name, getattr(module, name)) for module, name, _ in sizes]
-    try:
-        for module, name, size in sizes:
-            setattr(module, name, size)
+    with other_sizes(sizes):
         yield
-    finally:
-        for module, name, size in before:
-            setattr(module, name, size)
 
 
 def luck_of(key: int) -> int:

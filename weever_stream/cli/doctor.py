@@ -12,13 +12,13 @@ import platform
 import shutil
 import sys
 from dataclasses import asdict, dataclass
-from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weever_stream.cli.output import Format
 from weever_stream.errors import EngineError, WeeverError
 
 if TYPE_CHECKING:
@@ -26,17 +26,10 @@ if TYPE_CHECKING:
 
     from weever_stream.stream.jars import Kind
 
-__all__ = ["Form", "doctor"]
+__all__ = ["doctor"]
 
 _NEEDED_SPACE = 1 << 30
 """Bytes: connector jars are 23 MB, but Spark's own way of fetching them takes hundreds."""
-
-
-class Form(str, Enum):
-    """How the outcome is printed."""
-
-    text = "text"
-    json = "json"
 
 
 @dataclass(frozen=True)
@@ -55,8 +48,8 @@ def doctor(
     ] = None,
     start: Annotated[bool, typer.Option("--start", help="Start Spark too; fetches the connectors if need be.")] = False,
     form: Annotated[
-        Form, typer.Option("--format", envvar="WEEVER_DOCTOR_FORMAT", help="How to print the findings.")
-    ] = Form.text,
+        Format, typer.Option("--format", envvar="WEEVER_DOCTOR_FORMAT", help="How to print the findings.")
+    ] = Format.text,
 ) -> None:
     """Look whether jobs can run here, and say what to do if not.
 
@@ -68,7 +61,7 @@ def doctor(
     if start and all(finding.well for finding in findings):
         findings.append(_session(kinds))
     well = all(finding.well for finding in findings)
-    if form is Form.json:
+    if form is Format.json:
         outcome = {"version": 1, "well": well, "findings": [asdict(finding) for finding in findings]}
         typer.echo(json.dumps(outcome, indent=2, ensure_ascii=False))
     else:

@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from contextlib import contextmanager, suppress
+from enum import Enum
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, TYPE_CHECKING, Annotated
@@ -17,13 +18,20 @@ from weever_stream.errors import OutputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["OutputFile", "give_up_stdout", "have_stdout", "is_stdout", "not_written", "opened"]
+__all__ = ["Format", "OutputFile", "give_up_stdout", "have_stdout", "is_stdout", "not_written", "opened"]
 
 OutputFile = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file; - is the terminal.")]
 _STDOUT = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 _OPEN_ALREADY = ("/dev/fd/", "/dev/stderr", "/proc/")
 _NOT_WRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO})
 """What the system answers when a stream that was open cannot take more."""
+
+
+class Format(str, Enum):
+    """How verbs that tell of something tell it: to a person, or to a program."""
+
+    text = "text"
+    json = "json"
 
 
 def is_stdout(output: Path | None) -> bool:

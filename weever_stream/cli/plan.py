@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from weever_stream.cli.output import Format
 
 if TYPE_CHECKING:
     from weever_stream.errors import StateError
@@ -21,13 +22,6 @@ if TYPE_CHECKING:
     from weever_stream.state.revision import Revision
 
 __all__ = ["plan", "show"]
-
-
-class Format(str, Enum):
-    """How it is told."""
-
-    text = "text"
-    json = "json"
 
 
 def plan(

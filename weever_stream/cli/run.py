@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weever_stream.cli.output import Format
 from weever_stream.errors import EngineError, OutputError, RuleError
 
 if TYPE_CHECKING:
@@ -44,13 +45,6 @@ class RuleChanges(str, Enum):
     ask = "ask"
     allow = "allow"
     reject = "reject"
-
-
-class Format(str, Enum):
-    """How batches are told."""
-
-    text = "text"
-    json = "json"
 
 
 def run(

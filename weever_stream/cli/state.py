@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weever_stream.cli.output import Format
 from weever_stream.errors import RuleError
 
 if TYPE_CHECKING:
@@ -35,13 +36,6 @@ class Action(str, Enum):
     inspect = "inspect"
     gc = "gc"
     rescale = "rescale"
-
-
-class Format(str, Enum):
-    """How it is told."""
-
-    text = "text"
-    json = "json"
 
 
 def state(

@@ -6,26 +6,19 @@ Prints every error it finds, not only the first. With `--against` the columns an
 from __future__ import annotations
 
 import json
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weever_stream.cli.output import Format
 from weever_stream.errors import RuleErrors, WeeverError
 from weever_stream.rules import RuleFile, read_rules, write_rule
 
 if TYPE_CHECKING:
     from weever_stream.rules import Rule
 
-__all__ = ["Form", "validate"]
-
-
-class Form(str, Enum):
-    """How the outcome is printed."""
-
-    text = "text"
-    json = "json"
+__all__ = ["validate"]
 
 
 def validate(
@@ -34,8 +27,8 @@ def validate(
         str | None, typer.Option("--against", metavar="DATA", help="Check columns and types against this data.")
     ] = None,
     form: Annotated[
-        Form, typer.Option("--format", envvar="WEEVER_VALIDATE_FORMAT", help="How to print the outcome.")
-    ] = Form.text,
+        Format, typer.Option("--format", envvar="WEEVER_VALIDATE_FORMAT", help="How to print the outcome.")
+    ] = Format.text,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of rule files and stop.")] = False,
 ) -> None:
     """Check a rule file and show its rules in normal form.
@@ -49,7 +42,7 @@ def validate(
         return
     if file is None:
         raise WeeverError("the rule file is missing", hint="weever validate rules.yaml")
-    if form is Form.text:
+    if form is Format.text:
         _print_rules(_checked(file, against))
         return
     try:

@@ -219,7 +219,8 @@ class Detector:
         return deltas
 
     def _apply(self, shard: Shard, batch: pa.RecordBatch, sequence: Any, *, put: Any) -> Deltas:
-        n = batch.num_rows
+        if not (n := batch.num_rows):
+            return self._nothing()  # and nothing is learned of how changes come
         if sequence is None:
             last = self._last + n
             if last > LAST_SEQUENCE:
@@ -227,7 +228,7 @@ class Detector:
             order = np.arange(2 * self._last + 2, 2 * last + 2, 2) + put
         else:
             order = order_of(sequence, put, n)
-            last = max(self._last, int(order.max()) >> 1) if n else self._last
+            last = max(self._last, int(order.max()) >> 1)
             # From now on a late change may arrive, so the sequence of dropped keys must be known too.
             self._sequenced = True
             shard.remember_drops = self._remembered

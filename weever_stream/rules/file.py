@@ -35,7 +35,7 @@ __all__ = ["MAX_RULES", "RuleFile", "read_rules", "read_rules_text"]
 
 MAX_RULES = 20_000
 """Of one file, a dependency counted once for each of its dependents."""
-_VALUES = ("source", "sinks", "alerts", "state", "spark", "version")
+_VALUES = ("source", "sinks", "alerts", "metrics", "state", "spark", "version")
 """The fields that hold values and not texts of the rule language."""
 
 
@@ -50,6 +50,7 @@ class RuleFile:
     source: Mapping[str, Any] | None = None
     sinks: tuple[Mapping[str, Any], ...] = ()
     alerts: tuple[Mapping[str, Any], ...] = ()
+    metrics: Mapping[str, Any] | None = None
     state: Mapping[str, Any] | None = None
     trigger: str | None = None
     spark: Mapping[str, Any] = field(default_factory=dict)
@@ -199,6 +200,7 @@ def _read_yaml(document: Document) -> RuleFile:
         source=model.source,
         sinks=tuple(model.sinks),
         alerts=tuple(model.alerts),
+        metrics=model.metrics,
         state=model.state,
         trigger=model.trigger,
         spark=model.spark,

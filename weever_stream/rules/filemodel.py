@@ -6,16 +6,13 @@ say is the parser's business.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from weever_stream.rules.model import Severity
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["DependencyModel", "FileModel", "OrderModel", "RuleModel", "TableModel", "json_schema"]
+__all__ = ["DependencyModel", "FileModel", "OrderModel", "RuleAlertsModel", "RuleModel", "TableModel", "json_schema"]
 
 KINDS = ("deny", "unique", "fd", "order")
 Name = Annotated[str, Field(min_length=1, max_length=300)]
@@ -67,6 +64,35 @@ Dependency = Annotated[
 Order = Annotated[Annotated[Expression, Tag("text")] | Annotated[OrderModel, Tag("mapping")], Discriminator(_written)]
 
 
+Shown = Annotated[
+    Annotated[Literal["none", "keys", "all"], Tag("text")] | Annotated[list[Name], Tag("list")], Discriminator(_listed)
+]
+GroupBy = Annotated[
+    Annotated[Literal["rule", "equality"], Tag("text")] | Annotated[list[Name], Field(min_length=1), Tag("list")],
+    Discriminator(_listed),
+]
+
+
+class RuleAlertsModel(_Shape):
+    """What a rule says of its alerts. What is left out is as the target has it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    to: Annotated[Names | None, Field(description="The targets that hear of it, by name; without it all do.")] = None
+    values: Annotated[
+        Shown, Field(description="What of the rows is shown: nothing, keys, keys and all values, or keys and these.")
+    ] = "none"
+    group_by: Annotated[
+        GroupBy | None,
+        Field(description="One alert for the rule, or one for each value of its equality, or of these columns."),
+    ] = None
+    after: Annotated[
+        str | None, Field(pattern=r"^\s*[1-9][0-9]{0,8}(\s+violations?)?\s*$", description="5, or 5 violations")
+    ] = None
+    for_: Annotated[str | None, Field(alias="for", description="How long they must have lasted: 10 minutes")] = None
+    runbook: Annotated[str | None, Field(max_length=2000, description="Where it says what to do.")] = None
+
+
 class RuleModel(_Shape):
     """One rule: a name and exactly one of `deny`, `unique`, `fd` and `order`."""
 
@@ -87,6 +113,7 @@ class RuleModel(_Shape):
     description: str | None = None
     owner: str | None = None
     metadata: dict[str, Any] | None = None
+    alerts: Annotated[RuleAlertsModel | None, Field(description="How this rule's alerts differ from others.")] = None
     spread: Annotated[
         int | None,
         Field(ge=2, le=64, description="For a hot key in a stream: into how many parts its rows are cut."),
@@ -113,6 +140,7 @@ class FileModel(_Shape):
     rules: Annotated[list[RuleModel], Field(max_length=20_000)]
     sinks: list[dict[str, Any]] = []
     alerts: list[dict[str, Any]] = []
+    metrics: Annotated[dict[str, Any] | None, Field(description="Where the job serves its metrics.")] = None
     state: dict[str, Any] | None = None
     trigger: Annotated[str | None, Field(description="How often the stream looks for changes: 10 seconds")] = None
     spark: Annotated[dict[str, Any], Field(description="Settings of the Spark session, by their own names.")] = {}

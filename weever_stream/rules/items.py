@@ -20,7 +20,8 @@ __all__ = ["rules_of_item"]
 
 def rules_of_item(item: RuleModel, node: Node) -> tuple[Rule, ...]:
     """The rules of one item: one, or one for each column on the right of an `fd` or `order`."""
-    return tuple(replace(rule, spread=item.spread or 1) for rule in _denials(item, node))
+    alerts = item.alerts.model_dump(by_alias=True, exclude_none=True, exclude_unset=True) if item.alerts else {}
+    return tuple(replace(rule, spread=item.spread or 1, alerts=alerts) for rule in _denials(item, node))
 
 
 def _denials(item: RuleModel, node: Node) -> tuple[Rule, ...]:

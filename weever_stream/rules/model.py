@@ -109,6 +109,8 @@ class Rule:
     description: str | None = field(default=None, compare=False)
     owner: str | None = field(default=None, compare=False)
     metadata: Mapping[str, object] = field(default_factory=dict, compare=False)
+    alerts: Mapping[str, object] = field(default_factory=dict, compare=False)
+    """What the rule says of its alerts: see `filemodel.RuleAlertsModel`."""
     spread: int = field(default=1, compare=False)
     """Into how many parts a stream cuts the rows of a hot key, so that many shards share the work."""
     place: Place | None = field(default=None, compare=False, repr=False)

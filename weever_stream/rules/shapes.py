@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from weever_stream.errors import RuleError, did_you_mean
-from weever_stream.rules.filemodel import DependencyModel, FileModel, OrderModel, RuleModel, TableModel
+from weever_stream.rules.filemodel import DependencyModel, FileModel, OrderModel, RuleAlertsModel, RuleModel, TableModel
 from weever_stream.rules.model import SEVERITIES
 
 if TYPE_CHECKING:
@@ -25,11 +25,13 @@ _MODELS: dict[str, type[BaseModel]] = {
     "fd": DependencyModel,
     "order": OrderModel,
     "table": TableModel,
+    "alerts": RuleAlertsModel,
 }
 _WANTED = {"string_type": "text", "list_type": "a list", "dict_type": "a mapping", "model_type": "a mapping"}
 _EITHER = {"fd": "text or a mapping", "order": "text or a mapping", "table": "a name or a mapping"} | dict.fromkeys(
     ("unique", "key", "determinants", "dependents", "of", "within"), "a column or a list of columns"
 )
+_WORDS = {"values": "none, keys, all, or a list of columns", "group_by": "rule, equality, or a list of columns"}
 
 
 @dataclass
@@ -90,6 +92,10 @@ def _told(kind: str, last: str | int, said: Any, spot: _Spot) -> tuple[str, str 
         return f"`{last}` is missing", None
     if kind == "literal_error" and last == "severity":
         return f"{value!r} is not a severity", did_you_mean(str(value), SEVERITIES) or "one of " + ", ".join(SEVERITIES)
+    if kind == "literal_error" and spot.field in _WORDS:
+        return f"{field}: {value!r} is not known", _WORDS[spot.field]
+    if kind == "string_pattern_mismatch" and spot.field == "after":
+        return f"{field} must be a number of violations", "for example 5, or 5 violations"
     if kind == "literal_error":
         return f"version {value} of the format is not known", "this release reads version 1"
     if kind in _WANTED:
