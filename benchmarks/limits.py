@@ -1,6 +1,7 @@
 """What a job holds: rows a second under so many rules and rows in state, and whether an hour leaves anything behind.
 
     python -m benchmarks.limits load               rows a second, with 1, 4 and 20 rules over a million rows
+    python -m benchmarks.limits size               bytes of state and CPU for each row, without Spark
     python -m benchmarks.limits soak               an hour at constant live rows; --minutes 10 for less
 
 The soak changes rows that stay as many as they are, a file of changes every few seconds, and looks at the processes and
@@ -25,11 +26,12 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.children import call, say
+from benchmarks.children import call, peak_memory, say
 from benchmarks.results import Line, save, show
 from benchmarks.stream import middle, started
+from benchmarks.workloads import RULES, table
 
-__all__ = ["FLAT", "MEASURES", "load_lines", "main", "quarters", "soak_lines"]
+__all__ = ["FLAT", "MEASURES", "load_lines", "main", "quarters", "size_lines", "soak_lines"]
 
 _BATCH = 100_000
 _RULES = {"one rule": ["phi8"], "four rules": ["phi7", "phi8", "phi9", "phi10"]}
@@ -59,6 +61,39 @@ def load_lines(records: list[dict[str, Any]]) -> list[Line]:
         Line(
             f"{one['rules']}: changes held", "rows/s", None, one["size"] / middle(one["batches"], "wall"), at_most=False
         )
+        for one in records
+    ]
+
+
+def _sizes(asked: Any) -> list[Line]:
+    records = []
+    for name, rules in _RULES.items():
+        say(f"{name}: {asked.rows:,} rows")
+        records.append({"rules": name, "rows": asked.rows} | call("limits.held", rules=rules, rows=asked.rows))
+    save("limits-size", records)
+    return size_lines(records)
+
+
+def held(rules: list[str], rows: int) -> dict[str, Any]:
+    """In a child: what so many rows take, in memory and written down, and the CPU to take them in."""
+    from weever_stream.detect.detector import Detector
+    from weever_stream.rules import parse_rule
+
+    given = table("tax", rows)
+    detector = Detector([parse_rule(RULES[name].deny, name=name) for name in rules], key="id", schema=given.schema)
+    before, began = peak_memory(), time.process_time()
+    pairs = sum(len(detector.insert(given.slice(at, _BATCH))) for at in range(0, rows, _BATCH))
+    cpu = time.process_time() - began
+    with tempfile.TemporaryDirectory() as folder:
+        detector.dump(Path(folder) / "state")
+        size = (Path(folder) / "state").stat().st_size
+    return {"pairs": pairs, "cpu": cpu, "bytes": size, "grown_mb": peak_memory() - before}
+
+
+def size_lines(records: list[dict[str, Any]]) -> list[Line]:
+    """Bytes of state for a row."""
+    return [
+        Line(f"{one['rules']}: state", "bytes a row", None, one["bytes"] / one["rows"], at_most=False)
         for one in records
     ]
 
@@ -184,14 +219,14 @@ def grown(samples: list[Mapping[str, float]], name: str) -> float:
     return last / second if second else 1.0
 
 
-PARTS: dict[str, Callable[[Any], list[Line]]] = {"load": _load, "soak": _soak}
+PARTS: dict[str, Callable[[Any], list[Line]]] = {"load": _load, "size": _sizes, "soak": _soak}
 
 
 def main() -> None:
     """The command."""
     options = ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[], help="both if none is named")
-    options.add_argument("--rows", type=int, default=1_000_000, help="load: rows in state")
+    options.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[], help="all if none is named")
+    options.add_argument("--rows", type=int, default=1_000_000, help="load, size: rows in state")
     options.add_argument("--minutes", type=float, default=60.0, help="soak: for how long")
     options.add_argument("--live", type=int, default=20_000, help="soak: rows in state")
     options.add_argument("--changes", type=int, default=500, help="soak: changes in a file")

@@ -16,7 +16,7 @@ from benchmarks.check import check_lines, dirty_lines
 from benchmarks.children import ROOT
 from benchmarks.detector import compare_lines, single_lines
 from benchmarks.growth import growth_lines
-from benchmarks.limits import FLAT, MEASURES, load_lines, quarters, soak_lines
+from benchmarks.limits import FLAT, MEASURES, load_lines, quarters, size_lines, soak_lines
 from benchmarks.results import Line, load, number
 from benchmarks.stream import against_lines, middle, share, snapshot_lines, stream_growth_lines
 from benchmarks.twenty import TWENTY, twenty_lines
@@ -198,6 +198,15 @@ def _load_held(records: Records) -> str:
     return _table(("rules", "rows in state", "changes a batch", "changes a second", "CPU us a change"), rows)
 
 
+def _size(records: Records) -> str:
+    rows = [
+        (one["rules"], f"{one['rows']:,}", f"{one['pairs']:,}", number(line.measured), number(one["grown_mb"]),
+         number(1e6 * one["cpu"] / one["rows"]))
+        for one, line in zip(records, size_lines(records), strict=True)
+    ]  # fmt: skip
+    return _table(("rules", "rows", "pairs", "bytes a row, written", "peak MB in one process", "CPU us a row"), rows)
+
+
 def _soak(records: Records) -> str:
     (one,) = records
     told = (
@@ -248,7 +257,7 @@ def _summary() -> str:
 
 def _machine() -> str:
     out = []
-    for part in (*_LINES, "stream-fixed", "limits-load", "check-plain", "detector-busy", "growth-busy"):
+    for part in (*_LINES, "stream-fixed", "limits-load", "limits-size", "check-plain", "detector-busy", "growth-busy"):
         if found := load(part):
             about = found["machine"]
             versions = ", ".join(f"{name} {value}" for name, value in about["versions"].items())
@@ -276,6 +285,7 @@ _PARTS: dict[str, Callable[[], str]] = {
     "stream-snapshot": _shown("stream-snapshot", _snapshot),
     "stream-fixed": _shown("stream-fixed", _fixed),
     "limits-load": _shown("limits-load", _load_held),
+    "limits-size": _shown("limits-size", _size),
     "limits-soak": _shown("limits-soak", _soak),
 }
 

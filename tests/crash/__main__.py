@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tests.conftest import SETTINGS
 from tests.crash.lives import Life
+from tests.crash.pager import Pager
 from tests.crash.rounds import ROUNDS, Broken, drained
 from tests.crash.world import World, Wrong
 
@@ -49,7 +50,9 @@ def main() -> int:
     options = asked.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="weever-crash-"))
     print(f"seed {options.seed}, source {options.source}, in {folder}", flush=True)
-    world = World(folder / "world", options.seed, options.source)
+    pager = Pager().__enter__()  # ends with this process
+    world = World(folder / "world", options.seed, options.source, alerts=[pager.options()])
+    world.pager = pager
     archived(world)
     drawn = random.Random(options.seed)
     kills: Counter[str] = Counter()
@@ -66,6 +69,7 @@ def main() -> int:
             break
         try:
             kills[kind] += ROUNDS[kind][1](world, drawn)
+            world.kills = sum(kills.values())
             rounds += 1
             if rounds % 10 == 0:
                 drained(world)

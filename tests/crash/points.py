@@ -15,7 +15,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["POINTS", "die", "install"]
+__all__ = ["DELIVERIES", "POINTS", "die", "install"]
 
 POINTS = (
     "after_run_file",
@@ -27,6 +27,8 @@ POINTS = (
 )
 """In the order of a batch: a run file is written; all tasks have committed their state; no sink has the batch; of a
 sink of two Delta tables one has it; one sink of two has it; all have it, but Spark has not committed it."""
+DELIVERIES = ("before_delivery", "after_delivery")
+"""An alert is decided on and noted, and not sent; it is delivered, and that is not noted."""
 
 
 def install() -> None:
@@ -137,6 +139,31 @@ def _before_commit(n: int) -> None:
     Batches.__call__ = call  # type: ignore[method-assign]
 
 
+def _before_delivery(n: int) -> None:
+    from weever_stream.alerts.dispatch import Dispatch
+
+    whole, passed = Dispatch._deliver, _at(n)
+
+    def deliver(self: Dispatch, *arguments: Any) -> None:
+        passed()
+        whole(self, *arguments)
+
+    Dispatch._deliver = deliver  # type: ignore[method-assign]
+
+
+def _after_delivery(n: int) -> None:
+    from weever_stream.alerts.targets.webhook import Webhook
+
+    whole, passed = Webhook.send, _at(n)
+
+    def send(self: Webhook, *arguments: Any) -> Any:
+        done = whole(self, *arguments)
+        passed()
+        return done
+
+    Webhook.send = send  # type: ignore[method-assign]
+
+
 def _worker(one_in: int, at_most: int) -> None:
     """The worker that runs a shard kills itself, as the kernel does when memory is short: before or after its work.
 
@@ -167,5 +194,7 @@ _INSTALLERS: dict[str, Callable[..., None]] = {
     "between_tables": _between_tables,
     "between_sinks": lambda n: _around_sink(None, 0, n),
     "after_sink_before_commit": _before_commit,
+    "before_delivery": _before_delivery,
+    "after_delivery": _after_delivery,
     "worker": _worker,
 }

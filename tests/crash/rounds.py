@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from tests.crash.lives import ROOT, WAYS, Life
-from tests.crash.points import POINTS
+from tests.crash.points import DELIVERIES, POINTS
 from tests.crash.world import World, Wrong
 
 __all__ = ["ROUNDS", "Broken", "drained", "named_point"]
@@ -86,6 +86,25 @@ def workers(world: World, one_in: int, at_most: int) -> int:
 
 def _workers(world: World, drawn: random.Random) -> int:
     return workers(world, drawn.choice([8, 15, 30]), 3)
+
+
+def delivery(world: World, point: str, n: int = 1) -> int:
+    """The driver dies around the n-th delivery of an alert: before it, after it, or while the other side has it."""
+    world.ahead(6)  # enough for rules to begin and end to be violated
+    pager = world.pager
+    assert pager is not None
+    with Life(world, "--once", crash="" if point == "during_delivery" else f"{point}:{n}") as life:
+        if point == "during_delivery":
+            pager.heard = lambda: life.kill("group")
+        if life.ended() != -signal.SIGKILL:
+            raise Broken(f"the driver should have died: {point} {n}", life)
+    world.kills += 1
+    world.check()
+    return 1
+
+
+def _delivery(world: World, drawn: random.Random) -> int:
+    return delivery(world, drawn.choice([*DELIVERIES, "during_delivery"]), 1)
 
 
 def terminated(world: World, batches: int) -> int:
@@ -171,11 +190,14 @@ def drained(world: World) -> None:
         if life.ended() != 0:
             raise Broken("the driver should have worked off the feed", life)
     world.check(whole=True)
+    if world.pager is not None:
+        world.pager.check(world, world.kills)
 
 
 ROUNDS: dict[str, tuple[int, Callable[[World, random.Random], int]]] = {
     "point": (6, _at_a_point),
     "random": (8, _at_random),
+    "delivery": (2, _delivery),
     "worker": (2, _workers),
     "sigterm": (1, _terminated),
     "two drivers": (1, lambda world, _: two_drivers(world)),

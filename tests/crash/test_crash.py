@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.damage import KINDS
+from tests.crash.pager import Pager
 from tests.crash.points import POINTS
-from tests.crash.rounds import killed, named_point, two_drivers, workers
+from tests.crash.rounds import delivery, drained, killed, named_point, two_drivers, workers
 from tests.crash.world import World
 from weever_stream.errors import OutputError, WeeverError
 from weever_stream.job.job import read_job
@@ -57,6 +58,16 @@ def test_killed_drivers_orphaned_jvms_second_drivers_and_dead_workers(lived: Wor
     killed(world, "driver", batches=1, moment=0.1)
     two_drivers(world)  # at once: the JVM of the one before may still be there
     assert workers(world, one_in=5, at_most=3) > 0, "no worker has died"
+
+
+def test_drivers_that_die_around_a_delivery_leave_the_alerts_that_should_be_open(tmp_path: Path):
+    with Pager() as pager:
+        world = World(tmp_path / "world", seed=9, alerts=[pager.options()])
+        world.pager = pager
+        for point in ("after_delivery", "during_delivery", "before_delivery"):
+            delivery(world, point)
+        drained(world)
+        assert pager.told
 
 
 _RESTORE, _TORN = "restore", "is torn or was changed"

@@ -15,18 +15,21 @@ import os
 import random
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tests import oracle
 from tests.conftest import SETTINGS
 from weever_stream.rules import read_rules_text
+
+if TYPE_CHECKING:
+    from tests.crash.pager import Pager
 
 __all__ = ["World", "Wrong"]
 
@@ -75,6 +78,7 @@ class World:
     keys: int = 30
     spark: Mapping[str, Any] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
+    alerts: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -87,6 +91,9 @@ class World:
         self.position = -1
         """The last position that was seen published."""
         self.batches = 0
+        self.pager: Pager | None = None
+        """Who is told of alerts."""
+        self.kills = 0
         self.feed = self.folder / "feed"
         self.job = self.folder / "job.yaml"
         self.describe()
@@ -116,6 +123,7 @@ class World:
                 "rules": [{"name": name, **rule} for name, rule in RULES.items()],
                 "source": {"kind": self.source, "path": str(self.feed), "options": one, **from_the_first},
                 "sinks": sinks,
+                "alerts": list(self.alerts),
                 "spark": {**SETTINGS, **_STATE, "spark.python.daemon.module": "tests.crash.daemon", **self.spark, **spark},
                 # Few batches are retained, so that files are deleted while we look.
                 "state": {

@@ -29,7 +29,8 @@ SECRETS = {
     name: f"CANARY-{number}-Zx81"  # no word in it that Spark would hide by itself
     for number, name in enumerate((
         "SOURCE_OPTION", "SINK_PASSWORD", "SINK_KEY", "LETTERS_PASSWORD", "STORE_KEY", "STORE_SECRET", "S3A_SECRET",
-        "AZURE_KEY", "PLAIN_NAME", "ALERT_URL", "BROKERS", "SOURCE_PASSWORD",
+        "AZURE_KEY", "PLAIN_NAME", "ALERT_URL", "PAGER_KEY", "HOOK_SECRET", "HOOK_HEADER", "MAIL_PASSWORD",
+        "BROKERS", "SOURCE_PASSWORD",
     ))
 }  # fmt: skip
 _IN_FILES = ("SINK_PASSWORD", "STORE_SECRET", "AZURE_KEY")
@@ -87,7 +88,25 @@ def write_jobs(folder: Path) -> dict[str, str]:
             "spark.local.dir": f"{folder}/local",
             **connectors("delta", "kafka").settings(),  # at once: a running JVM takes no new ones
         },
-        "alerts": [{"kind": "slack", "url": f"https://hooks.invalid/{secret('ALERT_URL')}"}],
+        "alerts": [  # none of them arrives, and that is told
+            {"kind": "slack", "webhook": f"https://hooks.invalid/{secret('ALERT_URL')}"},
+            {"kind": "pagerduty", "routing_key": secret("PAGER_KEY"), "url": "https://pager.invalid/enqueue"},
+            {
+                "kind": "webhook",
+                "url": "http://127.0.0.1:1/hook",
+                "allow_hosts": ["127.0.0.1"],
+                "secret": secret("HOOK_SECRET"),
+                "headers": {"X-Api-Key": secret("HOOK_HEADER")},
+            },
+            {
+                "kind": "email",
+                "host": "mail.invalid",
+                "sender": "weever@mail.invalid",
+                "to": ["ops@mail.invalid"],
+                "username": "weever",
+                "password": secret("MAIL_PASSWORD"),
+            },
+        ],
     }
     brokers = {
         "kind": "kafka",

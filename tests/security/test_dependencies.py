@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-IMPORTED_AS = {"delta-spark": "delta", "pyyaml": "yaml"}
+IMPORTED_AS = {"delta-spark": "delta", "prometheus-client": "prometheus_client", "pyyaml": "yaml"}
 JARS_ONLY = {"delta-spark"}
 """Asked for its version, which says which jars fit: it is found by its metadata and not imported."""
 

@@ -66,6 +66,8 @@ class Kept:
         self.open: set[Violation] = set()
         self.counts: list[Counter[str]] = []
         """Open violations of every rule, after each batch."""
+        self.told: dict[int, Counter[tuple[str, str]]] = {}
+        """How many violations of each rule a batch added and removed."""
 
     def write(self, batch: Batch) -> None:
         assert batch.id in (self.last, self.last + 1), "batches come in their order"
@@ -80,6 +82,7 @@ class Kept:
             assert (violation in self.open) is (row.change == "removed"), violation
             self.open ^= {violation}
         assert +Counter(batch.open) == Counter(rule for rule, _, _ in self.open), "shards know how many are open"
+        self.told[batch.id] = Counter((row.change, row.rule) for row in rows)
         self.last = batch.id
         self.counts.append(Counter(rule for rule, _, _ in self.open))
 
@@ -102,8 +105,15 @@ class Stream:
         self.job, self.rules, self.approve = (job if job.file.sinks else replace(job, sinks=())), job.file.rules, allow
 
     def start(self, *, once: bool = True) -> StreamingQuery:
-        told = start(self.spark, self.job, self.reports.append, once=once, also=[self.kept], approve=self.approve)
+        told = start(self.spark, self.job, self._reported, once=once, also=[self.kept], approve=self.approve)
         return told.query
+
+    def _reported(self, report: Any) -> None:
+        """Keeps a report that counts of each rule what the sinks were given."""
+        counted = [("added", report.added_by_rule), ("removed", report.removed_by_rule)]
+        told = Counter({(change, rule): n for change, counts in counted for rule, n in counts.items()})
+        assert told == self.kept.told[report.batch], report
+        self.reports.append(report)
 
     def run(self) -> None:
         """All that is there now."""

@@ -29,10 +29,18 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs a command line and returns its exit code. Whatever happens is told on stderr, never as a traceback."""
-    from weever_stream.cli.output import give_up_stdout, have_stdout, not_written
-    from weever_stream.errors import OutputError, WeeverError
+    from weever_stream.cli.output import have_stdout
+    from weever_stream.observe import logs
 
     have_stdout()
+    with logs.to_stderr():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    from weever_stream.cli.output import give_up_stdout, not_written
+    from weever_stream.errors import OutputError, WeeverError
+
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
@@ -73,6 +81,11 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
+    from weever_stream.observe import logs
+
+    if logs.as_json():
+        logs.get("cli").error("failed", message, exit_code=code)
+        return code
     with suppress(OSError, ValueError):  # nobody may be listening on stderr either
         print(f"weever: {message}", file=sys.stderr, flush=True)
     return code

@@ -17,7 +17,20 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "Interrupted", "UsageError", "dispatch"]
 
-VERBS = ("run", "violations", "plan", "backfill", "state", "check", "validate", "explain", "convert", "doctor", "demo")
+VERBS = (
+    "run",
+    "violations",
+    "plan",
+    "backfill",
+    "state",
+    "alerts",
+    "check",
+    "validate",
+    "explain",
+    "convert",
+    "doctor",
+    "demo",
+)
 Interrupted = typer.Abort
 
 

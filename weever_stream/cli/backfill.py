@@ -32,11 +32,13 @@ def backfill(
     from weever_stream.cli.progress import BatchLines
     from weever_stream.job.job import read_job
     from weever_stream.state.lease import Lease
+    from weever_stream.stream.alerting import alerting
     from weever_stream.stream.places import notes_of
 
     asked, lines = read_job(job, os.environ), BatchLines()
     again = _named(asked, rule or [])
-    with Lease(notes_of(asked), "weever backfill") as lease:
+    # A batch that was left half done is finished first, and its alerts are sent like those of any other.
+    with Lease(notes_of(asked), "weever backfill") as lease, alerting(asked, lambda: not lease.lost) as told:
         with lines.status("starting Spark"):
             from weever_stream.stream.session import session
 
@@ -49,7 +51,7 @@ def backfill(
             from weever_stream.stream.saved import read_noted
 
             locked_by_jvm(spark, lease)
-            context = open_context(spark, asked, lease, lines.batch)
+            context = open_context(spark, asked, lease, lines.batch, also=told)
             before = read_noted(context.notes, context.checkpoint)
             with lines.status("reading the table"):
                 noted = agreed(context, allow, again)

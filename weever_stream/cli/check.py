@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
+from weever_stream.cli.contract import TableOption, tell_skipped
 from weever_stream.cli.output import OutputFile, is_stdout, opened
 from weever_stream.errors import RuleError
 
@@ -61,6 +62,7 @@ def check(
         ),
     ] = None,
     rule: Annotated[list[str] | None, typer.Option(help="Check only this rule; may be repeated.")] = None,
+    table: TableOption = None,
     form: Annotated[
         Form, typer.Option("--format", envvar="WEEVER_CHECK_FORMAT", help="How to write the outcome.")
     ] = Form.TEXT,
@@ -81,7 +83,8 @@ def check(
 
     if file.suffix.lower() in _DATA:
         raise RuleError(f"{file} is data by its name, not rules", hint="the rule file is named first, then the data")
-    rules = read_rules(file)
+    rules = read_rules(file, table=table)
+    tell_skipped(rules)
     if rule:
         rules = rules.select(rule)
     if limit is None and form is Form.TEXT:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
+from weever_stream.observe import logs
+
 if TYPE_CHECKING:
     from weever_stream.stream.progress import BatchReport
 
@@ -28,13 +30,16 @@ class BatchLines:
 
     def status(self, text: str) -> Any:
         """A spinner while something long goes on; a plain line where nobody watches."""
-        if self._err.is_terminal:
+        if self._err.is_terminal and not logs.as_json():
             return self._err.status(text)
         self.notice(text)
         return nullcontext()
 
     def notice(self, text: str) -> None:
-        """A line on standard error."""
+        """A line on standard error; with WEEVER_LOG_JSON=1 that holds nothing but logs."""
+        if logs.as_json():
+            logs.get("cli").info("notice", text)
+            return
         self._err.print(f"[dim]{escape(text)}[/]")
 
     def batch(self, report: BatchReport) -> None:

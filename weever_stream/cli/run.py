@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from weever_stream.job.job import Job
+    from weever_stream.observe.watch import Watch
     from weever_stream.state.revision import Revision
     from weever_stream.stream.progress import BatchReport
     from weever_stream.stream.run import Running
@@ -62,6 +63,9 @@ def run(
         bool, typer.Option("--take-over", help="An empty checkpoint goes on with Delta tables that another one wrote.")
     ] = False,
     master: Annotated[str | None, typer.Option(help="The Spark master, where none is set otherwise.")] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve metrics at this port; 0 takes any that is free.")
+    ] = None,
     format: Annotated[Format, typer.Option(help="How batches are told.")] = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Tell nothing of batches that change nothing.")] = False,
 ) -> int:
@@ -70,12 +74,23 @@ def run(
 
     asked = _job(job, from_version, every)
     lines = BatchLines(as_json=format is Format.json, quiet=quiet)
-    if asked.file.alerts:
-        lines.notice("note: `alerts` are not sent by this release; violations go to the sinks only")
+    from weever_stream.observe.lineage import lineage_of
+    from weever_stream.observe.watch import watching
     from weever_stream.state.lease import Lease
+    from weever_stream.state.notes import Notes
+    from weever_stream.stream.alerting import alerting
     from weever_stream.stream.places import notes_of
+    from weever_stream.stream.progress import PROGRESS
 
-    with Lease(notes_of(asked)) as lease:  # before Spark starts: who is refused should not wait for it
+    settings = asked.metrics if metrics_port is None else asked.metrics.model_copy(update={"port": metrics_port})
+    # All before Spark starts: who is refused should not wait for it.
+    with (
+        watching(asked.file, settings, notice=lines.notice, lineage=partial(lineage_of, asked, os.environ)) as watch,
+        Lease(notes_of(asked)) as lease,
+        alerting(asked, lambda: not lease.lost, [watch.metrics]) as told,
+    ):
+        watch.metrics.resume(Notes(notes_of(asked)).read(PROGRESS))
+        watch.metrics.targets(target.name for target in asked.alerts)
         with lines.status(_STARTING):
             import weever_stream.detect.shard  # noqa: F401 - here, so that the workers find compiled kernels
             from weever_stream.stream.run import start
@@ -84,9 +99,11 @@ def run(
             spark = session(asked.connectors, master=master, conf=asked.settings, app=f"weever {asked.file.table}")
         with _jvm_may_end(spark):
             policy = rule_changes.value if rule_changes is not None else asked.state.rule_changes
-            approve = _approval(asked, policy)
-            begin = partial(start, spark, asked, once=once, every=every, approve=approve, take_over=take_over)
-            code = _supervised(begin, lines.batch, notice=lines.notice)
+            approve = _noted(_approval(asked, policy), watch)
+            begin = partial(
+                start, spark, asked, once=once, every=every, also=told, approve=approve, take_over=take_over
+            )
+            code = _supervised(begin, watch.observed(lines.batch), notice=lines.notice, watch=watch)
         lease.check()
         return code
 
@@ -144,11 +161,22 @@ def _approval(job: Job, policy: str) -> Callable[[Revision], None]:
     return allow if policy == "allow" else refused(job)
 
 
+def _noted(approve: Callable[[Revision], None], watch: Watch) -> Callable[[Revision], None]:
+    """The same, and a change that is approved of is logged."""
+
+    def approved(revision: Revision) -> None:
+        approve(revision)
+        watch.rules_changed(revision.lines())
+
+    return approved
+
+
 def _supervised(
     begin: Callable[[Callable[[BatchReport], None]], Running],
     observe: Callable[[BatchReport], None],
     *,
     notice: Callable[[str], None],
+    watch: Watch,
 ) -> int:
     """Runs the query to its end, and again where only the schema of its source has changed."""
     from weever_stream.stream.failures import schema_changed, texts_of, told
@@ -161,7 +189,8 @@ def _supervised(
             except _EndedEarly:
                 return stop.code
             stop.running = True
-            _wait(running, stop)
+            watch.query(str(running.query.id))
+            _wait(running, stop, watch)
             failure = running.query.exception()
             if failure is None or stop.signal:
                 return stop.code
@@ -170,6 +199,7 @@ def _supervised(
                 if os.environ.get("WEEVER_DEBUG") == "1":
                     raise failure
                 raise told(texts)
+            watch.restart()
             notice("the table has a new schema; starting again with it")
     raise OutputError("the source changes its schema again and again", hint="see what writes to it")
 
@@ -231,11 +261,14 @@ class _Stop:
         return handled()
 
 
-def _wait(running: Running, stop: _Stop) -> None:
+def _wait(running: Running, stop: _Stop, watch: Watch) -> None:
     """Until the query ends, or the job is asked to."""
-    query = running.query
+    query, looked = running.query, 0.0
     while query.isActive and not stop.asked.wait(0.2):
-        pass
+        if time.monotonic() - looked >= 1:  # a batch that hangs is never idle: that is how one can tell
+            looked = time.monotonic()
+            if not query.status["isTriggerActive"]:
+                watch.idle()
     if not query.isActive:
         return
     until = time.monotonic() + _SECONDS_TO_END

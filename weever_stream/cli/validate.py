@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weever_stream.cli.contract import TableOption
 from weever_stream.cli.output import Format
 from weever_stream.errors import RuleErrors, WeeverError
 from weever_stream.rules import RuleFile, read_rules, write_rule
@@ -26,6 +27,7 @@ def validate(
     against: Annotated[
         str | None, typer.Option("--against", metavar="DATA", help="Check columns and types against this data.")
     ] = None,
+    table: TableOption = None,
     form: Annotated[
         Format, typer.Option("--format", envvar="WEEVER_VALIDATE_FORMAT", help="How to print the outcome.")
     ] = Format.text,
@@ -43,18 +45,18 @@ def validate(
     if file is None:
         raise WeeverError("the rule file is missing", hint="weever validate rules.yaml")
     if form is Format.text:
-        _print_rules(_checked(file, against))
+        _print_rules(_checked(file, against, table))
         return
     try:
-        outcome = _outcome(_checked(file, against))
+        outcome = _outcome(_checked(file, against, table))
     except WeeverError as error:
         typer.echo(json.dumps(_failure(file, error), indent=2, ensure_ascii=False))
         raise typer.Exit(3) from None
     typer.echo(json.dumps(outcome, indent=2, ensure_ascii=False))
 
 
-def _checked(file: Path, against: str | None) -> RuleFile:
-    rules = read_rules(file)
+def _checked(file: Path, against: str | None, table: str | None) -> RuleFile:
+    rules = read_rules(file, table=table)
     if against is not None:
         from weever_stream.check.readers import read_schema
         from weever_stream.rules import schema_of
@@ -83,11 +85,22 @@ def _print_rules(rules: RuleFile) -> None:
     console.print(table)
     for note in rules.notes:
         console.print(Text(escaped(f"note: {note}")), soft_wrap=True)
+    for one in rules.skipped:
+        console.print(Text(escaped(str(one))), soft_wrap=True)
     count = len(rules.rules)
     console.print(
-        Text(escaped(f"{rules.path}: {count} rule{'s' * (count != 1)} of table {rules.table}, all valid")),
+        Text(
+            escaped(
+                f"{rules.path}: {count} rule{'s' * (count != 1)} of table {rules.table}, all valid{_skipped(rules)}"
+            )
+        ),
         soft_wrap=True,
     )
+
+
+def _skipped(rules: RuleFile) -> str:
+    count = len(rules.skipped)
+    return f"; {count} check{'s' * (count != 1)} of the contract skipped" if rules.contract else ""
 
 
 def _outcome(rules: RuleFile) -> dict[str, Any]:
@@ -109,6 +122,10 @@ def _outcome(rules: RuleFile) -> dict[str, Any]:
             for rule in rules.rules
         ],
         "notes": list(rules.notes),
+        "skipped": [
+            {"check": one.check, "reason": one.reason, "line": one.place.line, "column": one.place.column}
+            for one in rules.skipped
+        ],
         "errors": [],
     }
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weever_stream.rules import RuleFile
     from weever_stream.sinks.reading import Kept
 
-__all__ = ["Form", "violations"]
+__all__ = ["Form", "moment", "violations"]
 
 _SHOWN = 20
 """Violations that text shows per rule."""
@@ -68,7 +68,7 @@ def violations(
     kept = read_sink(path)
     names = _chosen(rule, rules, kept)
     still_open = selected(kept.open_index(), names, None)
-    index = selected(kept.log_index() if log else still_open, names, _time(since))
+    index = selected(kept.log_index() if log else still_open, names, moment(since))
     total = index
     if limit is None and form is Form.TEXT:
         limit = _SHOWN
@@ -132,7 +132,7 @@ def _chosen(wanted: list[str] | None, rules: RuleFile | None, kept: Kept) -> lis
     return found
 
 
-def _time(text: str | None) -> datetime | None:
+def moment(text: str | None) -> datetime | None:
     """A time, or a length of time before now. Times without a zone are UTC, as the tables' are."""
     if text is None:
         return None

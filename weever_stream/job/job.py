@@ -7,13 +7,14 @@ same rule file serves `check`, which needs none of these parts.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from weever_stream.errors import Place, RuleError, RuleErrors, did_you_mean
-from weever_stream.job import options
+from weever_stream.job import alerts, options
+from weever_stream.job.alerts import AlertOptions, alert_options
 from weever_stream.job.options import State, duration, sink_options, source_options
 from weever_stream.rules.file import read_rules
 from weever_stream.rules.references import Secret
@@ -31,6 +32,7 @@ _REDACTION = "spark.redaction.regex"
 SPARK_HIDES = "(?i)secret|password|token|access[.]?key"
 """What Spark hides of its own accord: settings and options of whose name or value this is a part."""
 _STATE: TypeAdapter[State] = TypeAdapter(State)
+_METRICS: TypeAdapter[options.Metrics] = TypeAdapter(options.Metrics)
 _PARTS = {"source": "source: {kind: delta, path: /lake/packages}", "state": "state: {checkpoint: /lake/_checkpoints/x}"}
 
 
@@ -40,16 +42,20 @@ class Job:
 
     file: RuleFile
     source: options.DeltaSource | options.KafkaSource | options.FilesSource
-    sinks: tuple[options.DeltaSink | options.KafkaSink | options.FilesSink | options.ConsoleSink, ...]
+    sinks: tuple[
+        options.DeltaSink | options.KafkaSink | options.FilesSink | options.QuarantineSink | options.ConsoleSink, ...
+    ]
     state: State
     trigger: str | None = None
+    metrics: options.Metrics = field(default_factory=options.Metrics)
+    alerts: tuple[AlertOptions, ...] = ()
 
     @property
     def connectors(self) -> frozenset[str]:
         """The connectors that Spark needs for it."""
         letters = self.source.rejects.sink
         kinds = {self.source.kind, *(sink.kind for sink in self.sinks), *([letters.kind] if letters else [])}
-        return frozenset(kinds & {"delta", "kafka"})
+        return frozenset({"quarantine": "delta"}.get(kind, kind) for kind in kinds) & {"delta", "kafka"}
 
     @property
     def settings(self) -> dict[str, str | Secret]:
@@ -94,6 +100,9 @@ def read_job(path: str | Path, environ: Mapping[str, str]) -> Job:
 def job_of(file: RuleFile) -> Job:
     """The job that a rule file describes."""
     errors: list[RuleError] = []
+    if file.contract:
+        hint = "weever convert contract.yaml --to weever -o job.yaml, then add them"
+        raise RuleError("a data contract is no job: it has no source and no state", place=_place(file), hint=hint)
     for part, example in _PARTS.items():
         if getattr(file, part) is None:
             errors.append(RuleError(f"`{part}` is missing", place=_place(file), hint=f"for example {example}"))
@@ -103,11 +112,19 @@ def job_of(file: RuleFile) -> Job:
         )
     source = _checked("Source", source_options, file.source, file.node("source"), errors)
     state = _checked("", _STATE, file.state, file.node("state"), errors)
+    metrics = _checked("Metrics", _METRICS, file.metrics, file.node("metrics"), errors)
     node = file.node("sinks")
     sinks = [
         _checked("Sink", sink_options, sink, node.child(number) if node else None, errors)
         for number, sink in enumerate(file.sinks)
     ]
+    errors += _unsplittable(source, sinks, node)
+    node = file.node("alerts")
+    told = [
+        _checked("Alert", alert_options, alert, node.child(number) if node else None, errors)
+        for number, alert in enumerate(file.alerts)
+    ]
+    errors += _repeated(told, node)
     if isinstance(source, options.DeltaSource) and (source.path is None) == (source.table is None):
         errors.append(RuleError("a Delta source has a path or a table, one of both", place=_place(file, "source")))
     if file.trigger is not None:
@@ -117,7 +134,32 @@ def job_of(file: RuleFile) -> Job:
             errors.append(RuleError(str(error), place=_place(file, "trigger")))
     RuleErrors.raise_all(errors)
     sinks = sinks or [options.ConsoleSink(kind="console")]
-    return Job(file, source, tuple(sinks), state, file.trigger)
+    return Job(file, source, tuple(sinks), state, file.trigger, metrics or options.Metrics(), tuple(told))
+
+
+def _unsplittable(source: Any, sinks: Sequence[Any], node: Node | None) -> list[RuleError]:
+    """Whole rows can only be read again from a Delta table."""
+    errors = []
+    for number, sink in enumerate(sinks):
+        if isinstance(sink, options.QuarantineSink) and sink.tables == "split" and source is not None:
+            if isinstance(source, options.DeltaSource):
+                continue
+            at = node.child(number) if node else None
+            place = (at.child("tables") or at).place() if at else None
+            hint = "leave `tables` out: the table `keys` names the rows, and your own table can be joined with it"
+            errors.append(RuleError(f"a {source.kind} source cannot be split", place=place, hint=hint))
+    return errors
+
+
+def _repeated(targets: Sequence[AlertOptions | None], node: Node | None) -> list[RuleError]:
+    """Targets are told apart by name: in notes, in metrics, and where a rule says to whom it goes."""
+    names = [target.name for target in targets if target is not None]
+    again = {name for name in names if names.count(name) > 1}
+    place = node.place() if node else None
+    return [
+        RuleError(f"two targets are named {name}", place=place, hint="give each a `name` of its own")
+        for name in sorted(again)
+    ]
 
 
 def _place(file: RuleFile, part: str | None = None) -> Place | None:
@@ -171,7 +213,8 @@ def _key_node(node: Node | None, steps: Sequence[str | int]) -> Node | None:
 def _fields(part: str, value: Any) -> list[str]:
     """The fields of the model that a mapping is of: `kind` and the part of the file name it."""
     kind = str(value.get("kind", "")) if isinstance(value, dict) else ""
-    model = getattr(options, kind.capitalize() + part, State)
+    module = alerts if part == "Alert" else options
+    model = getattr(module, kind.capitalize() + part, State)
     return list(model.model_fields)
 
 

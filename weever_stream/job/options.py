@@ -1,4 +1,4 @@
-"""What a job file may say under `source`, `sinks`, `state` and `trigger`: pydantic models, one for each kind.
+"""What a job file may say under `source`, `sinks`, `state`, `metrics` and `trigger`: pydantic models, one a kind.
 
 Only shapes and ranges are checked here; whether a table or a topic is there is the feed's or the sink's business.
 Unknown fields are refused. A text that held `${env:…}` or `${file:…}` arrives as a `Secret` and stays one.
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter
 
+from weever_stream.rules.model import Severity
 from weever_stream.rules.references import Secret
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "FilesSource",
     "KafkaSink",
     "KafkaSource",
+    "Metrics",
+    "QuarantineSink",
     "Rejects",
     "Sink",
     "Source",
@@ -124,6 +127,17 @@ class FilesSink(_Options):
     format: Literal["json", "parquet"] = "json"
 
 
+class QuarantineSink(_Options):
+    """Delta tables under one path: which rows are in an open violation, and the table split by that."""
+
+    kind: Literal["quarantine"]
+    path: Place
+    min_severity: Severity = "error"
+    """Violations of this severity and above put their rows in quarantine."""
+    tables: Literal["keys", "split"] = "keys"
+    """keys: `keys` alone. split: `clean` and `quarantined` too, whole rows; for a Delta source."""
+
+
 class ConsoleSink(_Options):
     """A table on the terminal."""
 
@@ -132,7 +146,7 @@ class ConsoleSink(_Options):
     """Violations shown of a batch; the others are counted."""
 
 
-_KINDS = ("delta", "kafka", "files", "console")
+_KINDS = ("delta", "kafka", "files", "quarantine", "console")
 
 
 def _kind(value: Any) -> str | None:
@@ -144,6 +158,7 @@ Sink = Annotated[
     Annotated[DeltaSink, Tag("delta")]
     | Annotated[KafkaSink, Tag("kafka")]
     | Annotated[FilesSink, Tag("files")]
+    | Annotated[QuarantineSink, Tag("quarantine")]
     | Annotated[ConsoleSink, Tag("console")],
     Discriminator(_kind),
 ]
@@ -232,6 +247,17 @@ class State(_Options):
     """A local folder for copies of remote files."""
     filesystem: dict[str, Any] = {}
     """Options of `pyarrow.fs` for the run store on S3, GCS or Azure: `endpoint_override`, `region`, …"""
+
+
+class Metrics(_Options):
+    """Where metrics can be read."""
+
+    port: Annotated[int, Field(ge=0, le=65535), BeforeValidator(_plain)] | None = None
+    """Served there over HTTP while the job runs; 0 takes any port that is free. None: they are not served."""
+    host: Text = "127.0.0.1"
+    """Who may reach it: the address to listen at. There is no password."""
+    file: Place | None = None
+    """A file that is replaced after every batch, for node_exporter's textfile collector: for jobs that soon end."""
 
 
 source_options: TypeAdapter[Any] = TypeAdapter(Source)

@@ -21,6 +21,7 @@ from weever_stream.rules.items import rules_of_item
 from weever_stream.rules.lint import notes_on, repeats
 from weever_stream.rules.nodes import MAX_BYTES, Node, read_document, read_nodes
 from weever_stream.rules.notations import read_notation
+from weever_stream.rules.odcs import Skipped, is_contract, read_contract
 from weever_stream.rules.references import resolved
 from weever_stream.rules.shapes import shape_errors
 from weever_stream.rules.source import Document, Source
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from weever_stream.rules.model import Rule
 
-__all__ = ["MAX_RULES", "RuleFile", "read_rules", "read_rules_text"]
+__all__ = ["MAX_RULES", "RuleFile", "content_of", "read_rules", "read_rules_text"]
 
 MAX_RULES = 20_000
 """Of one file, a dependency counted once for each of its dependents."""
@@ -57,6 +58,10 @@ class RuleFile:
     path: str | None = None
     notes: tuple[str, ...] = ()
     """What is not wrong but worth a look."""
+    contract: bool = False
+    """Whether it was read from a data contract."""
+    skipped: tuple[Skipped, ...] = ()
+    """The checks of a data contract that became no rules."""
     _root: Node | None = field(default=None, compare=False, repr=False)
 
     def select(self, names: Iterable[str]) -> RuleFile:
@@ -99,14 +104,14 @@ class RuleFile:
                 yield f"`{part}` names", name, node.place_of(name) if node else _place_of_file(self.path)
 
     def resolve(self, environ: Mapping[str, str]) -> RuleFile:
-        """The file with `${env:NAME}` and `${file:/path}` filled in under source, sinks, alerts, state and spark.
+        """The file with `${env:NAME}` and `${file:/path}` filled in under source, sinks, alerts, metrics, state, spark.
 
         Values that hold a reference become `Secret`s. Raises all that are missing, with their places.
         """
         errors: list[RuleError] = []
         parts = {
             name: resolved(getattr(self, name), environ, self._root and self._root.child(name), errors)
-            for name in ("source", "sinks", "alerts", "state", "spark")
+            for name in ("source", "sinks", "alerts", "metrics", "state", "spark")
         }
         RuleErrors.raise_all(errors)
         return replace(self, **parts)
@@ -124,24 +129,35 @@ def _place_of_file(path: str | None) -> Place | None:
     return None if path is None else Place(path)
 
 
-def read_rules(path: str | Path) -> RuleFile:
-    """Reads a rule file: YAML, or for `.txt` and `.dc` one rule a line. Raises `RuleError` with every error found."""
+def read_rules(path: str | Path, *, table: str | None = None) -> RuleFile:
+    """Reads a rule file: YAML, or for `.txt` and `.dc` one rule a line. Raises `RuleError` with every error found.
+
+    A data contract (see `odcs`) is read as the rule file of its one table, or of the one that `table` names.
+    """
     path = Path(path)
+    return read_rules_text(
+        content_of(path), path=str(path), listing=path.suffix.lower() in (".txt", ".dc"), table=table
+    )
+
+
+def content_of(path: Path) -> bytes:
+    """The bytes of a file, of a too large one enough to see that it is."""
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise RuleError(f"{path} cannot be read: {reason}", hint="check the path of the rule file") from None
-    return read_rules_text(content, path=str(path), listing=path.suffix.lower() in (".txt", ".dc"))
 
 
-def read_rules_text(content: bytes | str, *, path: str | None = None, listing: bool = False) -> RuleFile:
+def read_rules_text(
+    content: bytes | str, *, path: str | None = None, listing: bool = False, table: str | None = None
+) -> RuleFile:
     """Reads the content of a rule file: YAML, or a listing with one rule a line."""
     document = read_document(content, path)
     if not document.text.strip():
         raise RuleError("the file is empty", place=document.place(0, 0), hint="it needs `table:` and `rules:`")
-    return _read_listing(document) if listing else _read_yaml(document)
+    return _read_listing(document) if listing else _read_yaml(document, table)
 
 
 def _read_listing(document: Document) -> RuleFile:
@@ -163,12 +179,26 @@ def _read_listing(document: Document) -> RuleFile:
     return RuleFile(Path(document.name or "rows").stem, tuple(rules), path=document.name)
 
 
-def _read_yaml(document: Document) -> RuleFile:
+def _read_yaml(document: Document, table: str | None) -> RuleFile:
     root = read_nodes(document)
     if root is None or root.is_null:
         raise RuleError("the file is empty", place=document.place(0, 0), hint="it needs `table:` and `rules:`")
     if not isinstance(root.value, dict):
         raise RuleError("the file must be a mapping with `table:` and `rules:`", place=root.place())
+    if is_contract(root):
+        contract = read_contract(root, table)
+        errors = contract.errors
+        with collecting(errors):
+            file = _read_root(contract.root, document)
+        if errors:
+            RuleErrors.raise_all(sorted(errors, key=_line))
+        return replace(file, notes=(*file.notes, *contract.notes), contract=True, skipped=tuple(contract.skipped))
+    if table is not None:
+        raise RuleError("a rule file has one table", place=root.place(), hint="only of a data contract one is chosen")
+    return _read_root(root, document)
+
+
+def _read_root(root: Node, document: Document) -> RuleFile:
     written = root.children("rules")
     if len(written) > MAX_RULES:
         raise _too_many(written[MAX_RULES])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from weever_stream.job.job import Job
     from weever_stream.job.options import Rejects
 
 __all__ = [
@@ -29,15 +30,18 @@ __all__ = [
 ]
 
 
-def open_sinks(spark: SparkSession, sinks: Sequence[Any], *, take_over: bool = False) -> list[Sink]:
+def open_sinks(
+    spark: SparkSession, sinks: Sequence[Any], *, job: Job | None = None, take_over: bool = False
+) -> list[Sink]:
     """The sinks that a job names, each a model of `job.options`. Makes and checks Delta tables; writes no rows.
 
-    With `take_over`, Delta tables of another query are continued: what it left open is closed first.
+    With `take_over`, Delta tables of another query are continued: what it left open is closed first. `job` is needed by
+    a quarantine that splits the job's table.
     """
-    return [_open(spark, options, take_over) for options in sinks]
+    return [_open(spark, options, job, take_over) for options in sinks]
 
 
-def _open(spark: SparkSession, options: Any, take_over: bool) -> Sink:
+def _open(spark: SparkSession, options: Any, job: Job | None, take_over: bool) -> Sink:
     if options.kind == "delta":
         from weever_stream.sinks.delta import DeltaTables
 
@@ -50,6 +54,12 @@ def _open(spark: SparkSession, options: Any, take_over: bool) -> Sink:
         from weever_stream.sinks.files import Files
 
         return Files(options)
+    if options.kind == "quarantine":
+        from weever_stream.sinks.quarantine import Quarantine
+        from weever_stream.sinks.split import Split
+
+        split = Split(spark, options.path, job) if options.tables == "split" and job is not None else None
+        return Quarantine(spark, options, split, take_over=take_over)
     from weever_stream.sinks.console import Terminal
 
     return Terminal(options)

@@ -51,6 +51,8 @@ class Batch:
     rejected: int = 0
     open: Mapping[str, int] = field(default_factory=dict)
     """Open violations of every rule after this batch."""
+    unlisted: Mapping[str, int] = field(default_factory=dict)
+    """Further ones that are only counted."""
 
 
 class Sink(Protocol):

@@ -33,13 +33,24 @@ if TYPE_CHECKING:
     from weever_stream.job.options import DeltaSink
     from weever_stream.sinks.batch import Batch
 
-__all__ = ["DeltaTables", "append", "child", "one_file_if_small"]
+__all__ = [
+    "FILE_BYTES",
+    "DeltaTables",
+    "append",
+    "as_transaction",
+    "child",
+    "is_foreign",
+    "not_ours",
+    "one_file_if_small",
+    "retried",
+    "settings",
+]
 
 _SMALL = 50_000
 """A batch of up to so many rows is written by one task: one file, or one for each rule."""
 _TRIES, _FIRST_WAIT = 6, 0.2
 _LAYOUTS = {"log": LOG, "open": OPEN}
-_FILE_BYTES = 16 << 20
+FILE_BYTES = 16 << 20
 """How large compaction makes a file: a removal rewrites the whole file that holds it, some 250,000 violations."""
 
 
@@ -64,8 +75,8 @@ class DeltaTables:
         if not (batch.added or batch.removed):
             return
         session = batch.deltas.sparkSession
-        file_bytes = {"spark.databricks.delta.autoCompact.maxFileSize": str(_FILE_BYTES)}
-        with _settings(session, file_bytes), _read_once(batch, len(self._paths)) as deltas:
+        file_bytes = {"spark.databricks.delta.autoCompact.maxFileSize": str(FILE_BYTES)}
+        with settings(session, file_bytes), _read_once(batch, len(self._paths)) as deltas:
             if "log" in self._paths:
                 append(one_file_if_small(deltas.select(*LOG.columns), batch), self._paths["log"], batch, "log")
             if "open" in self._paths:
@@ -78,35 +89,22 @@ class DeltaTables:
             append(one_file_if_small(opened.select(*OPEN.columns), batch), path, batch, "open")
             return
         rules = _rules_in(deltas)
-        with writing(f"the Delta table {path}"), _as_transaction(batch, "open"):
-            _retried(lambda: _merge(path, one_file_if_small(opened, batch), rules, batch))
+        with writing(f"the Delta table {path}"), as_transaction(batch, "open"):
+            retried(lambda: _merge(path, one_file_if_small(opened, batch), rules, batch))
 
     def _begin(self, name: str, path: str, batch: Batch) -> None:
         """Whether the table's content is that of this query, up to a batch before this one or this very batch."""
-        last = published(batch.deltas.sparkSession, path)
-        if last is None or (
-            last.query_id == batch.query_id and (last.batch_id, last.position) == (batch.id, batch.position)
-        ):
-            return
-        if last.query_id != batch.query_id:
+        if is_foreign(path, batch):
             if not self._take_over:
-                raise OutputError(
-                    f"{path} holds the violations of another run, whose checkpoint is not this one",
-                    hint="go on with that checkpoint, or name another path for the sink",
-                )
+                raise not_ours(path)
             self._close_all(name, batch)
-        elif last.batch_id >= batch.id:
-            raise OutputError(
-                f"{path} is ahead of the checkpoint: it holds batch {last.batch_id}, this would be {batch.id}",
-                hint="the checkpoint is older than the table: restore both from one time, or start both anew",
-            )
 
     def _close_all(self, name: str, batch: Batch) -> None:
         """Ends all that an earlier query left open: a removal of each in `log`, an empty `open`."""
         session = batch.deltas.sparkSession
         if name == "open":
-            with writing(f"the Delta table {self._paths[name]}"), _as_transaction(batch, "open/take-over"):
-                _retried(lambda: DeltaTable.forPath(session, self._paths[name]).delete())
+            with writing(f"the Delta table {self._paths[name]}"), as_transaction(batch, "open/take-over"):
+                retried(lambda: DeltaTable.forPath(session, self._paths[name]).delete())
             return
         log = session.read.format("delta").load(self._paths["log"])
         # Summed from the log itself: `open` may not be among the tables.
@@ -120,6 +118,27 @@ class DeltaTables:
             }
         )
         append(closed.select(*LOG.columns), self._paths["log"], batch, "log/take-over")
+
+
+def is_foreign(path: str, batch: Batch) -> bool:
+    """Whether the table was last written by another query. Refuses one that is ahead of the checkpoint."""
+    last = published(batch.deltas.sparkSession, path)
+    if last is None or last.query_id != batch.query_id:
+        return last is not None
+    if last.batch_id >= batch.id and (last.batch_id, last.position) != (batch.id, batch.position):
+        raise OutputError(
+            f"{path} is ahead of the checkpoint: it holds batch {last.batch_id}, this would be {batch.id}",
+            hint="the checkpoint is older than the table: restore both from one time, or start both anew",
+        )
+    return False
+
+
+def not_ours(path: str) -> OutputError:
+    """What is said of a table that another query has written."""
+    return OutputError(
+        f"{path} holds the violations of another run, whose checkpoint is not this one",
+        hint="go on with that checkpoint, or name another path for the sink",
+    )
 
 
 def child(path: str, name: str) -> str:
@@ -142,7 +161,7 @@ def append(frame: DataFrame, path: str, batch: Batch, table: str) -> None:
         .option("userMetadata", metadata_of(batch))
     )
     with writing(f"the Delta table {path}"):
-        _retried(lambda: writer.save(path))
+        retried(lambda: writer.save(path))
 
 
 def _merge(path: str, deltas: DataFrame, rules: list[str], batch: Batch) -> None:
@@ -194,10 +213,10 @@ def _read_once(batch: Batch, tables: int) -> Iterator[DataFrame]:
 
 
 @contextmanager
-def _settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+def settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     """Session settings within a block. The session of a streaming query is its own: nobody else sees them."""
-    before = {name: session.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
+    before = {name: session.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
         session.conf.set(name, value)
     try:
         yield
@@ -210,18 +229,18 @@ def _settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[No
 
 
 @contextmanager
-def _as_transaction(batch: Batch, table: str) -> Iterator[None]:
+def as_transaction(batch: Batch, table: str) -> Iterator[None]:
     """What are options of a write are session settings for MERGE and DELETE."""
-    settings = {
+    wanted = {
         "spark.databricks.delta.write.txnAppId": f"{batch.query_id}/{table}",
         "spark.databricks.delta.write.txnVersion": str(batch.id),
         "spark.databricks.delta.commitInfo.userMetadata": metadata_of(batch),
     }
-    with _settings(batch.deltas.sparkSession, settings):
+    with settings(batch.deltas.sparkSession, wanted):
         yield
 
 
-def _retried(action: Callable[[], object]) -> None:
+def retried(action: Callable[[], object]) -> None:
     """Runs an action again if another commit got in its way."""
     for attempt in range(_TRIES):
         try:

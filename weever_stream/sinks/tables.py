@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from weever_stream.sinks.batch import Batch
 
-__all__ = ["LOG", "OPEN", "REJECTS", "Layout", "Published", "make_table", "metadata_of", "published"]
+__all__ = ["LOG", "OPEN", "QUARANTINE", "REJECTS", "Layout", "Published", "make_table", "metadata_of", "published"]
 
 _COMMITS = 100
 """How many of the last commits are searched for one of ours; the others are OPTIMIZE and its like."""
@@ -52,6 +52,9 @@ _MEANING = {
     "batch_id": _Column("bigint", "Number of the micro-batch"),
     "detected_at": _Column("timestamp", "When the batch was planned"),
     "opened_at": _Column("timestamp", "When the batch that added the violation was planned"),
+    "key": _Column("string", "Key of the row in quarantine; a JSON array if it has several columns"),
+    "other_key": _Column("string", "Key of the other row of the violation; null for a rule on one row"),
+    "since": _Column("timestamp", "When the batch that added the violation was planned"),
     "reason": _Column("string", "Why a record was rejected; why a violation is over although no row has changed"),
     "origin": _Column("string", "JSON: where the record came from: topic, partition, offset; file; or version"),
     "record": _Column("string", "The record as far as it is text"),
@@ -82,6 +85,12 @@ OPEN = Layout(
     change_feed=True,
 )
 REJECTS = Layout(REJECT_COLUMNS, "Records of the source that could not be read")
+QUARANTINE = Layout(
+    ("key", "rule", "severity", "violation_id", "other_key", "since", "source_position", "batch_id"),
+    "Rows in open violations: one row for each of them and each violation that it is in",
+    partitioned_by=("rule",),
+    change_feed=True,
+)
 
 
 def make_table(spark: SparkSession, path: str, layout: Layout) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import socket
 import stat
@@ -300,6 +301,8 @@ def _name(holder: dict[str, Any]) -> str:
 
 
 def _refusal(root: str, holder: dict[str, Any]) -> StateError:
+    told = {"weever": {"holder": _name(holder)}, "weever_told": True}  # see `observe.logs`
+    logging.getLogger("weever_stream.state").error("lease_refused", extra=told)
     return StateError(f"the checkpoint of {root} is in use by {_name(holder)}", hint=_ONE)
 
 

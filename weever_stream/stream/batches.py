@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
@@ -39,6 +40,8 @@ __all__ = ["Batches"]
 _SMALL = 64 << 10
 """Bytes up to which a piece of pairs is unpacked in the driver. A batch has a few pieces for each shard and rule."""
 _REJECTED = "reason string, origin string, record string"
+_Changed: TypeAlias = "Counter[tuple[str, str]]"
+"""How many violations of a rule were added, and removed."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Batches:
     setup: Setup
     checkpoint: str
     sinks: Sequence[Sink]
+    guard: Sink
+    """Raises where the checkpoint has come to belong to another: before anything is written."""
     dead_letters: Sink
     rejects: Rejects
     ledger: Ledger
@@ -70,7 +75,9 @@ class Batches:
         counts: dict[str, int] = next(
             (json.loads(bytes(row.body)) for row in told if row.kind == TALLY and row.shard == ASIDE), {}
         )
-        deltas, moved, added, removed = self._net(output, told)
+        deltas, moved, changed = self._net(output, told)
+        by_rule = {change: self._by_rule(changed, change) for change in ("added", "removed")}
+        added, removed = (sum(by_rule[change].values()) for change in ("added", "removed"))
         try:
             batch = Batch(
                 id=number,
@@ -83,7 +90,9 @@ class Batches:
                 removed=removed,
                 rejected=counts.get("rejected", 0),
                 open=self.ledger.open(),
+                unlisted=self.ledger.unlisted(),
             )
+            self.guard.write(batch)
             self.dead_letters.write(batch)
             self._refuse_too_many(counts)
             for sink in self.sinks:
@@ -105,35 +114,48 @@ class Batches:
             stale=self.ledger.stale(),
             behind=self._behind(),
             unlisted=self.ledger.unlisted(),
+            added_by_rule=by_rule["added"],
+            removed_by_rule=by_rule["removed"],
+            operations=_operations(counts),
+            held=self.ledger.held(),
         )
         self.ledger.note(report)
         self.observe(report)
 
-    def _net(self, output: DataFrame, told: list[Row]) -> tuple[DataFrame, DataFrame | None, int, int]:
-        """The deltas, what of them is kept in memory, and how many were added and removed."""
+    def _net(self, output: DataFrame, told: list[Row]) -> tuple[DataFrame, DataFrame | None, _Changed]:
+        """The deltas, what of them is kept in memory, and how many of each rule were added and removed."""
         pieces = [row for row in told if row.kind == DELTAS]
         if all(row.body is not None for row in pieces):
             return self._net_here(pieces)
-        pairs = {(sign, moving): 0 for sign in (1, -1) for moving in (True, False)}
+        still: _Changed = Counter()
+        moving: _Changed = Counter()
         for row in pieces:
-            pairs[1 if row.sign > 0 else -1, row.moving] += row.pairs
+            counts = moving if row.moving else still
+            counts[self._names[row.rule], "added" if row.sign > 0 else "removed"] += row.pairs
         deltas = unpacked(output, self.setup)
-        added, removed = (pairs[sign, True] + pairs[sign, False] for sign in (1, -1))
-        if not (pairs[1, True] and pairs[-1, True]):
-            return deltas.drop("moving"), None, added, removed
+        if len({change for _, change in +moving}) < 2:
+            return deltas.drop("moving"), None, still + moving
         moved = net(deltas.where("moving")).persist()
-        left = {row.change: row.n for row in moved.groupBy("change").agg(F.count("*").alias("n")).collect()}
+        left = moved.groupBy("rule", "change").agg(F.count("*").alias("n")).collect()
         whole = deltas.where("not moving").unionByName(moved).drop("moving")
-        added, removed = pairs[1, False] + left.get("added", 0), pairs[-1, False] + left.get("removed", 0)
-        return whole, moved, added, removed
+        return whole, moved, still + Counter({(row.rule, row.change): row.n for row in left})
 
-    def _net_here(self, pieces: list[Row]) -> tuple[DataFrame, None, int, int]:
+    def _net_here(self, pieces: list[Row]) -> tuple[DataFrame, None, _Changed]:
         """The same for a batch whose pieces are all here: no further job, however many sinks read it."""
         if not pieces:
-            return self.spark.createDataFrame([], DELTA_SCHEMA), None, 0, 0
+            return self.spark.createDataFrame([], DELTA_SCHEMA), None, Counter()
         table = unpacked_here(pieces, self.setup)
-        added = table.column("change").to_pylist().count("added")
-        return self.spark.createDataFrame(table), None, added, len(table) - added
+        changed = Counter(zip(table.column("rule").to_pylist(), table.column("change").to_pylist(), strict=True))
+        return self.spark.createDataFrame(table), None, changed
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """The names of rules by their numbers."""
+        return [bound.rule.name for bound in self.setup.rules]
+
+    def _by_rule(self, changed: _Changed, change: str) -> dict[str, int]:
+        """How many of each rule were added, or removed, in the order of the rules."""
+        return {name: n for name in dict.fromkeys(self._names) if (n := changed[name, change])}
 
     @cached_property
     def _query_id(self) -> str:
@@ -168,6 +190,12 @@ def _told(output: DataFrame) -> list[Row]:
     few = (F.col("kind") == DELTAS) & (F.octet_length("body") <= _SMALL)
     body = F.when((F.col("kind") == TALLY) | few, F.col("body")).alias("body")
     return output.select("kind", "shard", "rule", "sign", "pairs", "moving", body).collect()
+
+
+def _operations(counts: dict[str, int]) -> dict[str, int]:
+    """The changes by what they do, from what was counted where they were routed."""
+    puts, clears = counts.get("puts", 0), counts.get("clears", 0)
+    return {"put": puts, "drop": counts.get("changes", 0) - puts - clears, "clear": clears}
 
 
 def _rejects(output: DataFrame) -> DataFrame:

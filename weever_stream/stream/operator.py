@@ -147,7 +147,10 @@ def _tally(setup: Setup, manifest: Manifest) -> dict[str, Any]:
             became[name] = became.get(name, 0) + n
     counts = {rule: n for family, state in held for rule, n in zip(family.rules, state.open, strict=True) if n >= 0}
     unlisted = {rule: n for family, state in held for rule, n in zip(family.rules, state.unlisted, strict=True) if n}
-    return {"open": counts, "unlisted": unlisted, "became": became}
+    states = list(manifest.families.values())
+    rows = sum(run.rows for state in states for run in state.runs) + sum(s.tail.rows for s in states if s.tail)
+    files = sum(run.file.length for state in states for run in state.runs if run.file)
+    return {"open": counts, "unlisted": unlisted, "became": became, "rows": rows, "file_bytes": files}
 
 
 def _work(setup: Setup) -> ShardWork:

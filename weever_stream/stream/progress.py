@@ -32,13 +32,26 @@ class ShardTally:
     seconds: float
     unlisted: dict[int, int] = field(default_factory=dict)
     """By the number of the rule, twice: see `manifest.FamilyState`."""
+    rows: int | None = None
+    """That it stores, the dead ones too; None in notes of a release that did not tell."""
+    file_bytes: int = 0
+    """Of its run files."""
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> ShardTally:
         """From JSON."""
         counts = {int(rule): int(n) for rule, n in told["open"].items()}
         unlisted = {int(rule): int(n) for rule, n in told.get("unlisted", {}).items()}
-        return cls(counts, dict(told["became"]), int(told["bytes"]), float(told["seconds"]), unlisted)
+        rows = told.get("rows")
+        return cls(
+            counts,
+            dict(told["became"]),
+            int(told["bytes"]),
+            float(told["seconds"]),
+            unlisted,
+            None if rows is None else int(rows),
+            int(told.get("file_bytes", 0)),
+        )
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,13 @@ class BatchReport:
     """What the source says of what it has not read yet."""
     unlisted: dict[str, int] = field(default_factory=dict)
     """Further violations of rules that are open and only counted, because a row has too many of them."""
+    added_by_rule: dict[str, int] = field(default_factory=dict)
+    """Of the rules that have any; those that have ended, too."""
+    removed_by_rule: dict[str, int] = field(default_factory=dict)
+    operations: dict[str, int] = field(default_factory=dict)
+    """The changes by what they do: `put`, `drop`, `clear`."""
+    held: dict[str, int] = field(default_factory=dict)
+    """What all shards store: `rows`, and the bytes in Spark's `state` and in `files`. Nothing where it is not known."""
 
     def to_json(self) -> dict[str, Any]:
         """As one JSON object."""
@@ -109,6 +129,15 @@ class Ledger:
         """Changes that did nothing because something newer was held."""
         became = [tally.became for tally in self.shards.values()]
         return sum(counts.get("stale", 0) - counts.get("superseded", 0) for counts in became)
+
+    def held(self) -> dict[str, int]:
+        """What all shards store, see `BatchReport.held`."""
+        tallies = self.shards.values()
+        rows = [tally.rows for tally in tallies if tally.rows is not None]
+        if len(rows) < len(tallies):
+            return {}
+        sizes = {"state": sum(tally.bytes for tally in tallies), "files": sum(tally.file_bytes for tally in tallies)}
+        return {"rows": sum(rows), **sizes}
 
     def note(self, report: BatchReport) -> None:
         """Publishes that a batch is complete: its position, and what is open since."""

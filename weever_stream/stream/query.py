@@ -110,10 +110,10 @@ class Context:
             spark=self.spark,
             setup=setup,
             checkpoint=self.checkpoint,
+            guard=StillOurs(self.lease),
             sinks=[
-                StillOurs(self.lease),
                 Logbook(self.spark, self.checkpoint, self.notes),
-                *open_sinks(self.spark, job.sinks, take_over=self.take_over),
+                *open_sinks(self.spark, job.sinks, job=job, take_over=self.take_over),
                 *self.also,
             ],
             dead_letters=open_dead_letters(self.spark, job.source.rejects, f"{folder(self.checkpoint)}/rejects"),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from weever_stream.errors import EngineError
 from weever_stream.job.job import SPARK_HIDES
+from weever_stream.observe import logs
 from weever_stream.rules.references import Secret
 from weever_stream.stream.jars import KINDS, MAIN, Jars, connectors, maven_coordinates
 from weever_stream.stream.java import java
@@ -197,7 +198,8 @@ def _quiet_log() -> Iterator[None]:
     if _has_log_settings(options or ""):
         yield
         return
-    ours = f"-Dlog4j2.configurationFile={Path(str(files(__package__).joinpath('log4j2.properties'))).as_uri()}"
+    name = "log4j2-json.properties" if logs.as_json() else "log4j2.properties"
+    ours = f"-Dlog4j2.configurationFile={Path(str(files(__package__).joinpath(name))).as_uri()}"
     os.environ["SPARK_SUBMIT_OPTS"] = f"{options} {ours}" if options else ours
     try:
         yield

@@ -1,0 +1,248 @@
+"""Delivers what the desk wants: one thread for each target, beside the stream, which waits for none of them.
+
+A batch is taken in by the thread of the stream, which notes the desk before the batch is committed; each delivery is
+noted when it is known how it went. Between the two a crash may repeat a notice, with the same key, and loses none.
+While the desk cannot be noted nothing is sent. Failures are tried again after 1, 2, 4 … seconds, at most five minutes,
+each with up to half as much again by chance, or when the other side says.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Protocol
+
+from weever_stream.alerts.alert import Want
+from weever_stream.alerts.desk import Desk
+from weever_stream.alerts.notice import DeliveryError, Notice, Target
+from weever_stream.errors import WeeverError
+from weever_stream.job.alerts import Silence
+
+if TYPE_CHECKING:
+    from weever_stream.alerts.news import News, Question
+    from weever_stream.alerts.routes import Route
+    from weever_stream.state.notes import Notes
+
+__all__ = [
+    "ALERTS",
+    "SILENCES",
+    "Dispatch",
+    "Watcher",
+    "backoff",
+    "silences_of",
+    "utc_now",
+    "written_silences",
+]
+
+ALERTS, SILENCES = "alerts.json", "silences.json"
+"""The notes beside the checkpoint: the desk; what people have silenced by hand."""
+_LONGEST_WAIT = 300.0
+_LOOKS_EVERY = 10.0
+"""Seconds after which silences set by hand are looked for."""
+
+
+class Watcher(Protocol):
+    """Someone who counts what is sent: the metrics."""
+
+    def alert(self, target: str, outcome: str) -> None:
+        """A delivery ended: `sent`, `failed`, `gave_up`."""
+        ...
+
+    def queue(self, target: str, length: int) -> None:
+        """So many deliveries have failed and are tried again."""
+        ...
+
+
+def utc_now() -> datetime:
+    """The wall clock."""
+    return datetime.now(timezone.utc)
+
+
+def backoff(tries: int, chance: Callable[[], float] = random.random) -> float:
+    """Seconds before the next try, after so many that failed."""
+    wait: float = min(_LONGEST_WAIT, 2.0 ** min(tries, 20))
+    return wait * (1 + 0.5 * chance())
+
+
+class Dispatch:
+    """A desk with its targets and its note. Use it as a context: threads run within."""
+
+    def __init__(
+        self,
+        table: str,
+        routes: Sequence[Route],
+        targets: Sequence[Target],
+        notes: Notes,
+        *,
+        watchers: Sequence[Watcher] = (),
+        log: Callable[[str, Mapping[str, Any]], None] = lambda event, about: None,
+        now: Callable[[], datetime] = utc_now,
+        ours: Callable[[], bool] = lambda: True,
+        rules: Sequence[str] = (),
+    ) -> None:
+        """`ours`: whether the checkpoint still is this job's; if not, nothing more is sent or noted."""
+        self._notes, self._watchers, self._log, self._now = notes, watchers, log, now
+        self._ours = ours
+        self._targets = {target.name: target for target in targets}
+        self._changed = threading.Condition()
+        self._ending = False
+        self._noted = True
+        """Whether the note is what the desk knows."""
+        self._threads: list[threading.Thread] = []
+        self.desk = Desk(table, routes, notes.read(ALERTS), rules=rules)
+        self.desk.repeats = {target.name: target.repeats for target in targets}
+
+    # For the stream
+
+    def question(self) -> Question:
+        """What the next batch is to be asked."""
+        with self._changed:
+            return self.desk.question()
+
+    def take(self, news: News) -> None:
+        """Takes in a batch, and notes it before it returns. Raises `OutputError` if that cannot be done."""
+        with self._changed:
+            if self.desk.take(news) or not self._noted:
+                self._noted = False
+                self._notes.write(ALERTS, self.desk.noted())
+                self._noted = True
+                self._changed.notify_all()
+
+    # Threads
+
+    def __enter__(self) -> Dispatch:
+        self._read_silences()
+        for target in self._targets.values():
+            thread = threading.Thread(
+                target=self._serve, args=(target,), name=f"weever alerts {target.name}", daemon=True
+            )
+            thread.start()
+            self._threads.append(thread)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self, patience: float = 15.0) -> None:
+        """Ends the threads when what they have in hand is done. What could not be sent is sent by the next start."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(patience)
+        for target in self._targets.values():
+            with suppress(Exception):
+                target.close()
+
+    def drain(self, patience: float = 20.0) -> bool:
+        """Waits until all that is to be told now is told or has failed once. Whether that was so in time."""
+        until = self._now().timestamp() + patience
+        with self._changed:
+            while any(self._due(name) for name in self._targets) or self.desk.busy:
+                left = until - self._now().timestamp()
+                if left <= 0:
+                    return False
+                self._changed.wait(min(left, 0.5))
+        return True
+
+    def _serve(self, target: Target) -> None:
+        """The life of a target's thread."""
+        while True:
+            with self._changed:
+                while not (want := self._next(target.name)) and not self._ending:
+                    self._changed.wait(self._pause())
+                    self._read_silences()
+                if want is None or self._ending:
+                    return
+                notice = self.desk.sending(want, self._now())
+                noted = want.what != "open" or self._note_it()
+            if noted:
+                self._deliver(target, want, notice)
+            else:
+                self._failed(target.name, want, DeliveryError("it could not be noted", again=True))
+
+    def _deliver(self, target: Target, want: Want, notice: Notice) -> None:
+        key = (want.target, want.place)
+        try:
+            done = target.send(notice, self.desk.alerts[key].memory)
+        except DeliveryError as error:
+            self._failed(target.name, want, error)
+        except Exception as error:  # a fault of ours must not end the thread; its text might hold a value
+            fault = DeliveryError(f"unexpected {type(error).__name__}", again=True, unsure=True)
+            self._failed(target.name, want, fault)
+        else:
+            with self._changed:
+                self.desk.delivered(want, notice, done.memory, self._now())
+                self._note_it()
+            self._tell("sent", target.name, want, None)
+
+    def _failed(self, name: str, want: Want, error: DeliveryError) -> None:
+        with self._changed:
+            tries = self.desk.alerts[want.target, want.place].tries
+            wait = max(error.after or 0.0, backoff(tries)) if error.again else None
+            gave_up = self.desk.failed(want, error.reason, wait, self._now(), unsure=error.unsure)
+            self._note_it()
+        self._tell("gave_up" if gave_up else "failed", name, want, error.reason)
+
+    def _tell(self, outcome: str, name: str, want: Want, reason: str | None) -> None:
+        about = {"target": name, "rule": want.place[0], "what": want.what, "reason": reason}
+        self._log(f"alert_{outcome}", {field: value for field, value in about.items() if value is not None})
+        with self._changed:
+            waiting = self.desk.waiting(name)
+            self._changed.notify_all()
+        for watcher in self._watchers:
+            watcher.alert(name, outcome)
+            watcher.queue(name, waiting)
+
+    # Under the lock
+
+    def _next(self, name: str) -> Want | None:
+        """What a target is to be told now. Nothing while the desk cannot be noted."""
+        if not self._ours() or (not self._noted and not self._note_it()):
+            return None
+        return self._due(name)
+
+    def _due(self, name: str) -> Want | None:
+        before = len(self.desk.history)
+        wants, _ = self.desk.wants(self._now())
+        if len(self.desk.history) != before:
+            self._note_it()
+        return next((want for want in wants if want.target == name), None)
+
+    def _pause(self) -> float:
+        """Seconds until something may be due."""
+        now = self._now()
+        _, later = self.desk.wants(now)
+        due = _LOOKS_EVERY if later is None else (later - now).total_seconds()
+        return max(0.01, min(due, _LOOKS_EVERY))
+
+    def _note_it(self) -> bool:
+        self._noted = False
+        if not self._ours():
+            return False
+        try:
+            self._notes.write(ALERTS, self.desk.noted())
+        except WeeverError as error:
+            self._log("alerts_not_noted", {"reason": error.message})
+            return False
+        self._noted = True
+        return True
+
+    def _read_silences(self) -> None:
+        with suppress(WeeverError):
+            self.desk.silences = silences_of(self._notes)
+
+
+def silences_of(notes: Notes) -> list[Silence]:
+    """What people have silenced by hand."""
+    noted = notes.read(SILENCES) or {}
+    return [Silence.model_validate(one) for one in noted.get("silences", ())]
+
+
+def written_silences(silences: Sequence[Silence]) -> dict[str, Any]:
+    """The note of silences."""
+    return {"silences": [json.loads(one.model_dump_json(by_alias=True, exclude_none=True)) for one in silences]}

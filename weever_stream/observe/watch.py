@@ -1,0 +1,140 @@
+"""Watches one job: keeps its metrics, serves them, and logs what happens to it.
+
+`weever run` opens it before anything else, so that a port that is taken is told before Spark starts, and closes it
+last. What cannot be told must not stop a batch: a metrics file on a full disk is logged, once, and tried again.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from weever_stream.errors import EngineError
+from weever_stream.observe import logs
+from weever_stream.observe.endpoint import Endpoint, write_file
+from weever_stream.observe.metrics import Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeVar
+
+    from weever_stream.job import options
+    from weever_stream.observe.lineage import Lineage
+    from weever_stream.observe.metrics import Report
+    from weever_stream.rules.file import RuleFile
+
+    _Report = TypeVar("_Report", bound=Report)
+
+__all__ = ["Watch", "watching"]
+
+_log = logs.get("job")
+
+
+class Watch:
+    """What is told of a job while it runs."""
+
+    def __init__(self, metrics: Metrics, file: str | None = None, lineage: Lineage | None = None) -> None:
+        self.metrics, self._lineage = metrics, lineage
+        self._file, self._file_failed = file, False
+
+    def observed(self, tell: Callable[[_Report], None]) -> Callable[[_Report], None]:
+        """Takes note of a batch, then tells of it as before."""
+
+        def observe(report: _Report) -> None:
+            self.batch(report)
+            tell(report)
+
+        return observe
+
+    def batch(self, report: Report) -> None:
+        """A batch is done."""
+        self.metrics.batch(report)
+        added, removed = (sum(counts.values()) for counts in (report.added_by_rule, report.removed_by_rule))
+        _log.info(
+            "batch_done",
+            told=True,
+            batch_id=report.batch,
+            changes=sum(report.operations.values()),
+            rejected=report.rejected,
+            added=added,
+            removed=removed,
+            open=sum(report.open.values()),
+            seconds=report.seconds,
+        )
+        if report.rejected:
+            _log.warning("records_rejected", told=True, batch_id=report.batch, records=report.rejected)
+        self.write()
+        if self._lineage is not None:
+            self._lineage.batch(report)
+
+    def query(self, query_id: str) -> None:
+        """The query runs."""
+        logs.bind(query_id=query_id)
+        _log.info("query_started", told=True)
+
+    def idle(self) -> None:
+        """The query has nothing to do just now."""
+        self.metrics.idle()
+
+    def restart(self) -> None:
+        """The query ends because its source has a new schema, and is started again."""
+        self.metrics.restart()
+        _log.warning("schema_restart", "the table has a new schema", told=True)
+
+    def rules_changed(self, changes: Iterable[str]) -> None:
+        """The rules are not those of the checkpoint, and may change. `changes`: what becomes of them, by name."""
+        _log.warning("rules_changed", told=True, changes=list(changes))
+
+    def write(self) -> None:
+        """Replaces the metrics file."""
+        if self._file is None:
+            return
+        try:
+            write_file(self.metrics, self._file)
+            self._file_failed = False
+        except OSError as error:
+            if not self._file_failed:
+                _log.warning("metrics_not_written", f"{self._file}: {error.strerror or type(error).__name__}")
+            self._file_failed = True
+
+
+@contextmanager
+def watching(
+    file: RuleFile,
+    settings: options.Metrics,
+    *,
+    notice: Callable[[str], None],
+    lineage: Callable[[str], Lineage | None] = lambda run_id: None,
+) -> Iterator[Watch]:
+    """Watches the job of a rule file within the block. `notice` is told where metrics are served.
+
+    `lineage` makes what tells a catalog, from the id of this run.
+    """
+    metrics, run_id = Metrics(file.table, file.rules), str(uuid4())
+    logs.bind(run_id=run_id)
+    with ExitStack() as open_until_the_end:
+        if settings.port is not None:
+            endpoint = open_until_the_end.enter_context(Endpoint(metrics, settings.host, settings.port))
+            notice(f"metrics at {endpoint.url}")
+        if settings.file is not None:
+            _try_file(metrics, settings.file)
+        told = lineage(run_id)
+        watch = Watch(metrics, settings.file, open_until_the_end.enter_context(told) if told else None)
+        _log.info("job_started", told=True, table=file.table, rules=len(file.rules))
+        try:
+            yield watch
+        finally:
+            watch.write()
+            _log.info("job_stopped", told=True, table=file.table)
+
+
+def _try_file(metrics: Metrics, path: str) -> None:
+    try:
+        write_file(metrics, path)
+    except OSError as error:
+        raise EngineError(
+            f"metrics cannot be written to {path}: {error.strerror or type(error).__name__}",
+            hint=f"make the folder {Path(path).parent}, or name another `file` under `metrics`",
+        ) from None
