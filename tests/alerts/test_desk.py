@@ -65,6 +65,13 @@ def test_a_batch_that_is_repeated_says_nothing_new():
     assert told(deliver(one, START)) == [("open", "zips", 2)]
 
 
+def test_a_batch_after_which_as_many_are_open_but_not_the_same_is_something_new():
+    one = desk(of=rules(BY_ZIP))
+    assert one.take(news(one, 0, added(2), zips=2))
+    assert one.take(news(one, 1, [*added(1, 2), *removed(1)], zips=2))
+    assert not one.take(news(one, 2, zips=2))
+
+
 def test_a_flapping_violation_is_one_alert():
     one = desk()
     sent = []

@@ -46,6 +46,7 @@ def main(version: str) -> None:
     finally:
         spark.stop()
     make_shards(target, setup)
+    make_alerts(target)
     shutil.copy(work / "checkpoint" / "weever" / "job.json", target / "job.json")
     with tarfile.open(target / "job.tar.xz", "w:xz") as tar:
         for name in ("checkpoint", "found", "told"):
@@ -58,6 +59,24 @@ def main(version: str) -> None:
     detector.delete([3, 8])
     detector.dump(target / "detector.bin")
     shutil.rmtree(work)
+
+
+def alerts_desk(noted: Any) -> Any:
+    """A desk with one target and groups."""
+    from tests.alerts.desks import desk, rules, target
+
+    return desk(target(), of=rules("alerts: {group_by: equality, values: all}"), noted=noted)
+
+
+def make_alerts(target: Path) -> None:
+    """The note of a desk that has told of two groups."""
+    from tests.alerts.desks import after, news
+    from tests.alerts.test_desk import added, deliver
+
+    desk = alerts_desk(None)
+    desk.take(news(desk, 0, added(2), zips=2))
+    deliver(desk, after(0))
+    (target / "alerts.json").write_text(json.dumps(desk.noted(), indent=1) + "\n")
 
 
 def make_shards(target: Path, setup: Any) -> None:

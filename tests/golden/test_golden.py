@@ -7,15 +7,18 @@ another way, so that state, ids or alerts of a running job would no longer fit; 
 from __future__ import annotations
 
 import json
+import re
 import tarfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import oracle
-from tests.golden.make import typed
-from tests.golden.story import AFTER, BEFORE, job_text, table
+from tests.alerts.desks import after, news
+from tests.alerts.test_desk import added
+from tests.golden.make import alerts_desk, typed
+from tests.golden.story import AFTER, BEFORE, LAST, add, job_text, table
 from weever_stream import Detector
 from weever_stream.detect.identity import plain, violation_id
 from weever_stream.job.job import job_of
@@ -26,6 +29,9 @@ from weever_stream.state.noted import Noted
 from weever_stream.state.store import StoreOptions
 from weever_stream.stream.saved import setup_of
 from weever_stream.stream.work import ShardWork
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 RELEASES = sorted(path for path in Path(__file__).parent.glob("v*") if path.is_dir())
 pytestmark = pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name)
@@ -94,3 +100,41 @@ def test_a_dump_is_loaded(release: Path) -> None:
 def test_tables_and_files_are_read(release: Path, restored: Path) -> None:
     assert opened(restored / "found") == truth(AFTER, last=False)
     assert opened(restored / "told") == truth(AFTER, last=False)
+
+
+def test_alerts_go_on(release: Path) -> None:
+    noted = json.loads((release / "alerts.json").read_text())
+    before = alerts_desk(None)
+    desk = alerts_desk(noted)
+    assert {key[0] for key in desk.alerts} == {"ops"}
+    assert [event["event"] for event in desk.history] == ["open", "open"]
+    desk.take(news(desk, desk.through + 1))
+    desk.wants(after(100))
+    told = [desk.sending(want, after(200)) for want in desk.wants(after(200))[0]]
+    keys = {notice.dedup_key for notice in told if notice.what == "resolve"}
+    before.take(news(before, 0, added(2), zips=2))
+    assert keys == {before.sending(want, after(0)).dedup_key for want in before.wants(after(0))[0]}
+
+
+@pytest.mark.slow
+def test_a_checkpoint_goes_on(spark: SparkSession, release: Path, restored: Path) -> None:
+    from weever_stream.stream.run import start
+
+    moved(restored)
+    add(restored, 3, LAST)
+    job = job_of(read_rules_text(job_text(restored, AFTER)))
+    reports: list[Any] = []
+    query = start(spark, job, reports.append, once=True).query
+    query.awaitTermination(300)
+    assert query.exception() is None
+    assert [report.changes for report in reports] == [len(LAST)]  # the two files before are not read again
+    assert opened(restored / "found") == truth(AFTER, last=True)
+    assert opened(restored / "told") == truth(AFTER, last=True)
+
+
+def moved(folder: Path) -> None:
+    """Lets a checkpoint be where it is now: Spark's file source remembers files by their absolute paths."""
+    for log in (folder / "checkpoint" / "sources").rglob("*"):
+        if log.is_file() and not log.name.startswith("."):
+            log.write_text(re.sub(r'file://[^"]*?/(feed|checkpoint)/', rf"file://{folder}/\1/", log.read_text()))
+            (log.parent / f".{log.name}.crc").unlink(missing_ok=True)

@@ -127,7 +127,7 @@ class Dispatch:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self, patience: float = 15.0) -> None:
+    def close(self, patience: float = 5.0) -> None:
         """Ends the threads when what they have in hand is done. What could not be sent is sent by the next start."""
         with self._changed:
             self._ending = True

@@ -63,7 +63,7 @@ class Subjects:
         )
 
     def take(self, news: News, asked: Question) -> bool:
-        """Takes in a batch. Whether any number is another now."""
+        """Takes in a batch. Whether anything is another now: as many may be open as before, and not the same ones."""
         before = self._counts()
         for subject in self.places.values():
             subject.examples = [said for said in subject.examples if short(said["id"]) not in news.over]
@@ -81,7 +81,7 @@ class Subjects:
         for place, subject in self.places.items():  # of rules of which nobody hears any more, or that are gone
             if place[0] not in asked.by:
                 subject.open, subject.ids = 0, []
-        return self._counts() != before
+        return bool(news.groups or news.over) or self._counts() != before
 
     def _take_groups(
         self, rule: str, by: tuple[str, ...], total: int, groups: Mapping[str, GroupNews], asked: Question

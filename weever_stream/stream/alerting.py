@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AlertIntake", "alerting"]
 
+_SECONDS_TO_END = 10.0
 _FEW = 20_000
 """Deltas up to which they are looked at in the driver: a job on workers takes longer to start."""
 
@@ -94,4 +95,4 @@ def alerting(job: Job, ours: Callable[[], bool], watchers: Sequence[Watcher] = (
         job.file.table, routes, targets, notes, watchers=watchers, log=tell, ours=ours, rules=names
     ) as dispatch:
         yield [AlertIntake(dispatch)]
-        dispatch.drain()
+        dispatch.drain(_SECONDS_TO_END)
