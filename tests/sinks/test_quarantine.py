@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from pyspark.errors import StreamingQueryException
 
 from tests.sinks.batches import NASTY, Pair, Story
 from tests.stream.truth import self_joins
@@ -139,14 +140,23 @@ class World:
             f"CREATE TABLE delta.`{self.table}` (id bigint, part string, a bigint, b bigint, n bigint, c string,"
             " note struct<x: int>) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed'='true')"
         )
-        self.job = job(f"delta, path: '{self.table}'", self.out)
+        # A commit a batch, so that one start has several.
+        self.job = job(f"delta, path: '{self.table}', options: {{maxFilesPerTrigger: 1}}", self.out)
         self.reports: list[Any] = []
+        self.sizes: list[tuple[int, int]] = []
 
     def sql(self, statement: str) -> None:
         self.spark.sql(statement.replace("ROWS", f"delta.`{self.table}`"))
 
-    def run(self) -> None:
-        running = start(self.spark, self.job, self.reports.append, once=True)
+    def run(self, *, each: bool = True) -> None:
+        """All that is there now. `each`: holds the tables to the truth after each batch, not only in the end."""
+
+        def observe(report: Any) -> None:
+            self.reports.append(report)
+            if each:
+                self.sizes.append(self.check())
+
+        running = start(self.spark, self.job, observe, once=True)
         running.query.awaitTermination(300)
         assert running.query.exception() is None, str(running.query.exception())[-3000:]
 
@@ -181,6 +191,21 @@ class World:
         return len(clean), len(apart)
 
 
+def half_a_batch(world: World) -> None:
+    """A start that fails when `clean` has taken a batch and `quarantined` has not."""
+    whole = Split._merge
+
+    def cut_off(self: Split, rows: Any, reasons: Any, keys: Any, name: str, path: str, batch: Any) -> None:
+        if name == "quarantined":
+            raise RuntimeError("cut off")
+        whole(self, rows, reasons, keys, name, path, batch)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Split, "_merge", cut_off)
+        with pytest.raises(StreamingQueryException, match="cut off"):
+            world.run()
+
+
 def test_a_table_is_split_into_clean_and_quarantined_rows(spark: Any, tmp_path: Path) -> None:
     world = World(spark, tmp_path)
     nasty = NASTY.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
@@ -190,34 +215,35 @@ def test_a_table_is_split_into_clean_and_quarantined_rows(spark: Any, tmp_path: 
         " named_struct('x', int(id)) FROM range(24)"
     )
     world.sql("INSERT INTO ROWS VALUES (99, null, 1, 1, 1, 'x', null)")
-    world.run()
+    world.run(each=False)  # the snapshot comes in two batches, and what is between them was never the table
+    assert len(world.reports) > 1
     clean, apart = world.check()
     assert clean
     assert apart
-    for statements in (
-        [
-            "UPDATE ROWS SET c = string(a) WHERE id IN (7, 14)",  # partners are set free without a change of their own
-            "MERGE INTO ROWS t USING (SELECT * FROM VALUES (1, 'p'), (50, 'q') AS v(id, part)) s ON t.id = s.id"
-            " AND t.part = s.part WHEN MATCHED THEN UPDATE SET c = 'other', n = 7 WHEN NOT MATCHED THEN"
-            " INSERT (id, part, a, b, n, c) VALUES (50, 'q', 60, 60, 0, 'new')",
-            "DELETE FROM ROWS WHERE id % 4 = 3",
-            "UPDATE ROWS SET note = named_struct('x', -1)",  # no rule reads it: the rows must follow all the same
-        ],
-        ["ALTER TABLE ROWS ADD COLUMN extra string", "UPDATE ROWS SET n = 0, extra = 'e'"],
+    for statement in (
+        "UPDATE ROWS SET c = string(a) WHERE id IN (7, 14)",  # partners are set free without a change of their own
+        "MERGE INTO ROWS t USING (SELECT * FROM VALUES (1, 'p'), (4, 'p'), (50, 'q') AS v(id, part)) s"
+        " ON t.id = s.id AND t.part = s.part WHEN MATCHED THEN UPDATE SET c = CASE t.id WHEN 4 THEN t.c ELSE 'other' END,"
+        " note = named_struct('x', -1)"  # of row 4 no rule reads what changes: it must follow all the same
+        " WHEN NOT MATCHED THEN INSERT (id, part, a, b, n, c) VALUES (50, 'q', 60, 60, 0, 'new')",
+        "DELETE FROM ROWS WHERE id % 4 = 3",
     ):
-        for statement in statements:
-            world.sql(statement)
-        world.run()
-        world.check()
+        world.sql(statement)
+    half_a_batch(world)
+    world.run()
+    assert len(set(world.sizes)) >= 3, "each of the batches moves rows"
+    world.sql("ALTER TABLE ROWS ADD COLUMN extra string")
+    world.sql("UPDATE ROWS SET n = 0, extra = 'e'")
+    world.run()
     split = world.job.sinks[0]
     # For a while the job does not split: violations come and go, and no row of theirs changes when it does again.
     world.job = replace(world.job, sinks=(split.model_copy(update={"tables": "keys"}),))
     world.sql("UPDATE ROWS SET c = 'zz' WHERE id = 2")
-    world.run()
+    world.run(each=False)
     world.job = replace(world.job, sinks=(split,))
     world.sql("INSERT INTO ROWS VALUES (77, 'p', 70, 70, 0, 'x', null, null)")
     world.run()
-    assert world.check()[1] > 0
+    assert world.sizes[-1][1] > 0
 
 
 KEYS = {
