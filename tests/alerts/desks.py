@@ -7,8 +7,8 @@ from typing import Any
 
 from weever_stream.alerts.desk import Desk
 from weever_stream.alerts.news import News, count, joined
-from weever_stream.alerts.routes import routes_of
 from weever_stream.job.alerts import AlertOptions, alert_options
+from weever_stream.job.routes import routes_of
 from weever_stream.rules.file import read_rules_text
 from weever_stream.rules.model import Rule
 
@@ -45,7 +45,9 @@ def target(**said: Any) -> AlertOptions:
 
 def desk(*targets: AlertOptions, of: tuple[Rule, ...] | None = None, noted: Any = None) -> Desk:
     these = of or rules()
-    made = Desk("packages", routes_of(targets or (target(),), these), noted, rules=[rule.name for rule in these])
+    made = Desk(
+        "packages", routes_of(targets or (target(),), these, ["id"]), noted, rules=[rule.name for rule in these]
+    )
     made.repeats = dict.fromkeys([one.name for one in targets] or ["ops"])
     return made
 

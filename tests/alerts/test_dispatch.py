@@ -20,9 +20,9 @@ import pytest
 from tests.alerts.desks import news, rules, target
 from weever_stream.alerts.dispatch import ALERTS, SILENCES, Dispatch, backoff, written_silences
 from weever_stream.alerts.notice import Delivered, DeliveryError, Notice
-from weever_stream.alerts.routes import routes_of
 from weever_stream.errors import OutputError, StateError
 from weever_stream.job.alerts import Silence
+from weever_stream.job.routes import routes_of
 from weever_stream.state.notes import Notes
 from weever_stream.state.store import StoreOptions
 
@@ -73,6 +73,7 @@ class Place:
         self.notes = Notes(StoreOptions(str(folder)))
         self.events: list[tuple[str, str]] = []
         self.log: list[str] = []
+        self.length = 0
 
     def alert(self, target: str, outcome: str) -> None:
         self.events.append((target, outcome))
@@ -228,6 +229,7 @@ def test_nothing_is_sent_while_it_cannot_be_noted(place: Place):
             dispatch.take(news(dispatch.desk, 0, zips=1))
         assert not dispatch.drain(0.5)
         assert inbox.sent == []
+        assert "alerts_not_noted" in place.log
         dispatch._notes = whole
         dispatch.take(news(dispatch.desk, 0, zips=1))  # the batch is repeated
         eventually(lambda: inbox.told() == [("open", "zips")])
@@ -252,6 +254,38 @@ def test_a_silence_that_is_set_by_hand_is_heeded(place: Place):
         assert dispatch.drain()
     assert inbox.told() == [("open", "codes")]
     assert "moving" in json.dumps(place.noted()["history"])
+
+
+def test_silences_that_cannot_be_read_stop_nothing(place: Place, monkeypatch: pytest.MonkeyPatch):
+    import weever_stream.alerts.dispatch as module
+
+    monkeypatch.setattr(module, "_LOOKS_EVERY", 0.05)
+    inbox = Inbox()
+    with place.dispatch(inbox) as dispatch:
+        place.notes.write(SILENCES, {"silences": [{"until": "soon"}]})
+        eventually(lambda: "silences_unreadable" in place.log)
+        dispatch.take(news(dispatch.desk, 0, zips=1))
+        eventually(lambda: inbox.told() == [("open", "zips")])
+    with pytest.raises(StateError, match="unsilence"):
+        place.dispatch(inbox).__enter__()
+
+
+def test_the_length_of_the_queue_falls_when_what_failed_is_over(place: Place):
+    inbox = Inbox("ops", fails())
+    with place.dispatch(inbox) as dispatch:
+        dispatch.take(news(dispatch.desk, 0, zips=1))
+        eventually(lambda: place.length == 1)
+        dispatch.take(news(dispatch.desk, 1))
+        eventually(lambda: place.length == 0)
+
+
+def test_what_is_known_at_the_end_is_noted(place: Place):
+    with place.dispatch(Inbox(), quiet="1 hour") as dispatch:
+        dispatch.take(news(dispatch.desk, 0, zips=1))
+        assert dispatch.drain()
+        dispatch.take(news(dispatch.desk, 1))
+        assert dispatch.drain()
+    assert "over" in place.noted()["alerts"][0][-1]
 
 
 def test_waits_grow_and_are_bounded():

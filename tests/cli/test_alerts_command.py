@@ -17,9 +17,9 @@ from tests.alerts.desks import news
 from tests.alerts.servers import answer, serving
 from weever_stream.alerts.desk import Desk
 from weever_stream.alerts.dispatch import ALERTS, silences_of, utc_now
-from weever_stream.alerts.routes import routes_of
 from weever_stream.cli import run
 from weever_stream.job.job import Job, read_job
+from weever_stream.job.routes import routes_of
 from weever_stream.state.notes import Notes
 from weever_stream.stream.places import notes_of
 
@@ -102,7 +102,10 @@ def test_an_address_that_may_not_be_used_is_told_and_the_others_are_tried(
         (["{kind: log}"], ["test", "--target", "lag"], "there is no target lag"),
         (["{kind: log}"], ["history", "--rule", "zip"], "there is no rule zip"),
         (["{kind: log}"], ["silence"], "--for"),
-        (["{kind: log}"], ["history"], "nothing is noted"),
+        (["{kind: log}"], ["silence", "--for", "1 hour", "--target", "log"], "takes no --target"),
+        (["{kind: log}"], ["list", "--since", "1 day"], "takes no --since"),
+        (["{kind: log}"], ["silence", "--for", "1 hour", "--why", "x" * 501], "--why"),
+        (["{kind: log, mask: [ssn]}"], ["test"], "mask a column ssn"),
         (["{kind: log, rules: [zip]}"], ["test"], "name a rule zip"),
         (["{kind: log}", "{kind: log}"], ["test"], "two targets are named log"),
     ],
@@ -154,5 +157,6 @@ def test_silences_are_written_where_the_job_finds_them(tmp_path: Path, capsys: p
     assert silence.covers("zips", utc_now())
     assert not silence.covers("codes", utc_now())
     assert "silenced: zips" in alerts(capsys, "list", path)[1]
-    assert alerts(capsys, "unsilence", path)[1] == "1 silences ended\n"
+    assert alerts(capsys, "unsilence", path, "--rule", "codes")[1] == "nothing was silenced\n"
+    assert alerts(capsys, "unsilence", path)[1] == "1 silence ended\n"
     assert silences_of(notes) == []

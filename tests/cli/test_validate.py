@@ -97,3 +97,23 @@ def test_the_json_schema_is_printed():
 
 def test_a_missing_file_is_said_so():
     assert "weever validate rules.yaml" in str(run().exception)
+
+
+@pytest.mark.parametrize(
+    ("alerts", "rule", "said"),
+    [
+        ("[{kind: slack, webhok: '${env:HOOK}'}]", "", "webhok"),
+        ("[{kind: log, quiet: never}]", "", "is no duration"),
+        ("[{kind: log}]", ", alerts: {to: [nobody]}", "told to nobody"),
+        ("[{kind: log}]", ", alerts: {for: banana}", "is no duration"),
+        ("[{kind: pagerduty, routing_key: '${env:NOT_SET}'}]", ", alerts: {group_by: [street]}", "grouped by street"),
+        ("[{kind: pagerduty, routing_key: '${env:NOT_SET}'}]", "", None),
+    ],
+)
+def test_alerts_are_checked_without_their_secrets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], alerts: str, rule: str, said: str | None
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(f"table: t\nkey: id\nrules:\n  - {{name: r, fd: a -> b{rule}}}\nalerts: {alerts}\n")
+    assert run(["validate", str(path)]) == (0 if said is None else 3)
+    assert (said or "") in capsys.readouterr().err

@@ -18,8 +18,8 @@ from tests.stream.jobs import RULES, Stream, job_text
 from tests.stream.test_files_stream import Feed, Folder, together
 from weever_stream.alerts.dispatch import Dispatch
 from weever_stream.alerts.news import group_id
-from weever_stream.alerts.routes import routes_of
 from weever_stream.job.alerts import alert_options
+from weever_stream.job.routes import routes_of
 from weever_stream.state.notes import Notes
 from weever_stream.stream import alerting
 from weever_stream.stream.alerting import AlertIntake

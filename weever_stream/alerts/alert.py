@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Literal
 
 from weever_stream.alerts.notice import What
 from weever_stream.alerts.subjects import Place
 
 __all__ = ["Alert", "Want"]
 
+_LONGEST_WAIT = timedelta(minutes=15)
+"""Longer than anyone waits before a next try."""
 _MOMENTS = ("pending", "over", "opened_at", "told_at", "resolved_at", "failing_since", "again_at")
 
 
@@ -29,7 +31,7 @@ class Alert:
     opened_at: datetime | None = None
     """When it was told; None: it was not, as far as is known."""
     maybe: bool = False
-    """Whether it was sent and nobody knows whether it arrived: then its end must be told too."""
+    """Whether an opening or an end was sent of which nobody knows whether it arrived: it may be open, or not."""
     told_at: datetime | None = None
     told_open: int = 0
     resolved_at: datetime | None = None
@@ -39,9 +41,22 @@ class Alert:
     tries: int = 0
     failing_since: datetime | None = None
     again_at: datetime | None = None
-    gave_up: bool = False
+    gave_up: What | Literal[""] = ""
+    """What is not tried any more, until it is another that is wanted, or until the next start."""
     memory: dict[str, str] = field(default_factory=dict)
     """What the target left to be remembered."""
+
+    def not_after(self, now: datetime) -> None:
+        """Lets no moment lie in the future: the clock may have been wrong and set right."""
+        for name in ("pending", "over", "told_at", "resolved_at", "failing_since"):
+            if (moment := getattr(self, name)) is not None and moment > now:
+                setattr(self, name, now)
+        if self.again_at is not None and self.again_at > now + _LONGEST_WAIT:
+            self.again_at = now
+
+    def decided(self) -> tuple[Any, ...]:
+        """What the desk decides of it: if that has changed it must be noted."""
+        return (self.pending, self.over, self.hushed, self.gave_up, self.maybe, self.resolved_at)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""

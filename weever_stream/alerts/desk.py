@@ -15,10 +15,10 @@ from typing import Any, Literal
 from weever_stream.alerts.alert import Alert, Want
 from weever_stream.alerts.news import News, Question, Said
 from weever_stream.alerts.notice import Example, Notice, What
-from weever_stream.alerts.routes import Route
-from weever_stream.alerts.subjects import Place, Subject, Subjects
+from weever_stream.alerts.subjects import OTHERS, Place, Subject, Subjects
 from weever_stream.errors import StateError
 from weever_stream.job.alerts import Silence
+from weever_stream.job.routes import Route
 
 __all__ = ["HISTORY", "Desk"]
 
@@ -49,6 +49,10 @@ class Desk:
         """Those that were set by hand, for all targets."""
         self.history: list[dict[str, Any]] = []
         self.through, self.position = -1, ""
+        self.agreed = False
+        """Whether a batch has come: only then it is sure that rules which are not there any more may go."""
+        self.unnoted = False
+        """Whether the desk knows anything that its note does not."""
         self.subjects = Subjects()
         self._by_rule: dict[str, list[Route]] = {}
         for route in routes:
@@ -67,11 +71,15 @@ class Desk:
 
     def take(self, news: News) -> bool:
         """Takes in a batch; one that was taken in before is passed over. Whether anything is different now."""
+        self.agreed = True
         if news.batch <= self.through:
             return False
+        if 0 <= self.through < news.batch - 1:
+            self.subjects.lose_count()
         changed = self.subjects.take(news, self.question())
         self.through, self.position = news.batch, news.position
         self._forget()
+        self.unnoted = self.unnoted or changed
         return changed
 
     def _forget(self) -> None:
@@ -83,15 +91,17 @@ class Desk:
         """What is to be told now, and when to ask again if nothing happens before."""
         found: list[Want] = []
         later: list[datetime] = []
+        before = {key: alert.decided() for key, alert in self.alerts.items()}
         for place, subject in self.subjects.places.items():
             for route in self._routes(place):
                 key = (route.target, place)
                 if key not in self._under_way and (subject.open or key in self.alerts):
                     self._judge(route, place, subject, now, found, later)
         for (target, place), alert in list(self.alerts.items()):
-            if self._route(target, place) is None and (target, place) not in self._under_way:
+            if self.agreed and self._route(target, place) is None and (target, place) not in self._under_way:
                 self._judge_stray(target, place, alert, now, found, later)
         self._forget()
+        self.unnoted = self.unnoted or before != {key: alert.decided() for key, alert in self.alerts.items()}
         return found, min(later, default=None)
 
     def _judge(
@@ -99,30 +109,38 @@ class Desk:
     ) -> None:
         key = (route.target, place)
         alert = self.alerts.setdefault(key, Alert(severity=route.severity))
-        enough = subject.open >= route.after
-        if alert.opened_at is None and (enough or not alert.maybe):
-            alert.over = None
-            due = self._due_to_open(route, place, alert, enough, now, later)
-            if not enough and not alert.pending and self._may_forget(route, alert, now, later):
-                del self.alerts[key]
-        elif enough:
-            alert.over = None
-            due = self._due_to_update(route, place, alert, subject, now, later)
-        else:
+        alert.not_after(now)
+        due: What | None
+        if subject.open >= route.after:
+            if alert.over is not None:
+                self._come_back(alert, now)
+            told = alert.opened_at is not None and not alert.maybe
+            judge = self._due_to_update if told else self._due_to_open
+            due = judge(route, place, alert, subject, now, later)
+        elif alert.opened_at is not None or alert.maybe:
             due = self._due_to_resolve(route, place, alert, now, later)
-        if due is not None and not alert.gave_up:
+        else:
+            due = None
+            alert.pending, alert.hushed, alert.gave_up = None, "", ""
+            self._succeeded(alert)
+            if self._may_forget(route, alert, now, later):
+                del self.alerts[key]
+        if due is not None and alert.gave_up != due:
             if alert.again_at is not None and alert.again_at > now:
                 later.append(alert.again_at)
             else:
                 found.append(Want(route.target, place, due))
 
+    def _come_back(self, alert: Alert, now: datetime) -> None:
+        """What was over is not. If its end was told, or may have been, it is a new alert."""
+        alert.over, alert.gave_up = None, ""
+        self._succeeded(alert)
+        if alert.maybe:
+            alert.pending = now
+
     def _due_to_open(
-        self, route: Route, place: Place, alert: Alert, enough: bool, now: datetime, later: list[datetime]
+        self, route: Route, place: Place, alert: Alert, subject: Subject, now: datetime, later: list[datetime]
     ) -> What | None:
-        if not enough:
-            alert.pending, alert.hushed, alert.gave_up = None, "", False
-            self._succeeded(alert)
-            return None
         alert.pending = alert.pending or now
         if (ready := alert.pending + timedelta(seconds=route.lasting)) > now:
             later.append(ready)
@@ -158,7 +176,9 @@ class Desk:
     def _due_to_resolve(
         self, route: Route, place: Place, alert: Alert, now: datetime, later: list[datetime]
     ) -> What | None:
-        alert.over, alert.gave_up = alert.over or now, False
+        if alert.over is None:
+            alert.over = now
+            self._succeeded(alert)
         if (ready := alert.over + timedelta(seconds=route.quiet)) > now:
             later.append(ready)
             return None
@@ -173,8 +193,11 @@ class Desk:
     ) -> None:
         """An alert that nobody would open today: its rule is gone, or the target hears of it no longer."""
         reachable = any(name == target for name, _ in self.routes) or target in self.repeats
-        if alert.gave_up or not (alert.opened_at or alert.maybe):
+        alert.not_after(now)
+        if not (alert.opened_at or alert.maybe):
             del self.alerts[target, place]
+        elif alert.gave_up == "resolve":
+            pass  # until the next start
         elif not reachable:
             self._note(now, "dropped", target, place, why="there is no such target any more")
             del self.alerts[target, place]
@@ -207,29 +230,30 @@ class Desk:
     def sending(self, want: Want, now: datetime) -> Notice:
         """What is said of something that is wanted. It is under way from now on, until `delivered` or `failed`.
 
-        The desk must be noted before an opening is sent: else nobody would know, after a crash, that it may be open.
+        The desk must be noted before an opening or an end is sent: else nobody would know, after a crash, that it may
+        have arrived.
         """
         rule, _, group = want.place
         route = self.routes.get((want.target, rule))
         subject = self.subjects.places.get(want.place, Subject())
         alert = self.alerts[want.target, want.place]
-        shown = route.shown if route is not None else None
         self._under_way[want.target, want.place] = alert.maybe
-        alert.maybe = alert.maybe or want.what == "open"
+        alert.maybe = alert.maybe or want.what != "update"
+        self.unnoted = True
         most = route.options.examples if route is not None and want.what != "resolve" else 0
-        values = {name: value for name, value in subject.values.items() if shown is not None and name in shown}
+        shown = {name: value for name, value in subject.values.items() if route is not None and name in route.shown}
         return Notice(
             what=want.what,
-            dedup_key="/".join(["weever", self.table, rule, *([group] if group else [])]),
+            dedup_key=_key(self.table, want.place),
             table=self.table,
             rule=rule,
             severity=route.severity if route is not None else alert.severity,  # type: ignore[arg-type]
             open=subject.open,
             opened_at=alert.opened_at or now,
             at=now,
-            group=values,
+            group=shown,
             group_id=group,
-            examples=tuple(_example(said, shown) for said in subject.examples[:most]),
+            examples=tuple(_example(said, route) for said in subject.examples[:most] if route is not None),
             expression=route.expression if route is not None else "",
             description=route.description if route is not None else None,
             owner=route.owner if route is not None else None,
@@ -252,8 +276,9 @@ class Desk:
         alert.told_at, alert.told_open, alert.severity = now, notice.open, notice.severity
         if want.what == "resolve":
             self._closed(key, alert, now)
-        elif alert.opened_at is None:
+        else:
             alert.opened_at, alert.maybe = notice.opened_at, False
+        self.unnoted = True
         self._forget()
 
     def failed(self, want: Want, reason: str, again_in: float | None, now: datetime, *, unsure: bool = False) -> bool:
@@ -264,7 +289,9 @@ class Desk:
         was_unsure = self._under_way.pop((want.target, want.place), True)
         alert = self.alerts[want.target, want.place]
         route = self._route(want.target, want.place)
-        alert.maybe = alert.maybe and (unsure or was_unsure)
+        if want.what != "update":
+            alert.maybe = unsure or was_unsure
+        self.unnoted = True
         alert.tries += 1
         alert.failing_since = alert.failing_since or now
         patience = timedelta(seconds=route.give_up_after if route is not None else 86400)
@@ -275,12 +302,10 @@ class Desk:
             return False
         self._note(now, "gave up", want.target, want.place, why=f"{want.what}: {reason}")
         self._succeeded(alert)
-        if want.what == "open":
-            alert.gave_up = True  # until it is over: then the next one is tried
-        elif want.what == "update":
+        if want.what == "update":
             alert.told_at, alert.told_open = now, self.subjects.places.get(want.place, Subject()).open
         else:
-            self._closed((want.target, want.place), alert, now)
+            alert.gave_up = want.what
         return True
 
     def _closed(self, key: tuple[str, Place], alert: Alert, now: datetime) -> None:
@@ -327,7 +352,7 @@ class Desk:
         self.subjects = Subjects.of(noted["subjects"])
         for target, rule, columns, group, told in noted["alerts"]:
             alert = self.alerts[target, (rule, columns, group)] = Alert.of(told)
-            alert.gave_up = False
+            alert.gave_up = ""
 
     def _note(
         self, now: datetime, event: Event, target: str, place: Place, *, open: int | None = None, why: str | None = None
@@ -345,14 +370,21 @@ class Desk:
         return route if route is not None and ",".join(route.by) == place[1] else None
 
 
-def _example(said: Said, shown: frozenset[str] | None) -> Example:
-    if shown is None or "keys" not in said:
-        return Example(said["id"])
+def _key(table: str, place: Place) -> str:
+    """Names an alert for ever. The others of two groupings are two alerts."""
+    rule, columns, group = place
+    return "/".join(
+        ["weever", table, rule, *([f"{group} by {columns}" if group == OTHERS else group] if group else [])]
+    )
+
+
+def _example(said: Said, route: Route) -> Example:
+    keys = said.get("keys") if route.keys else None
     rows = [
-        None if row is None or not shown else {name: value for name, value in row.items() if name in shown}
+        None if row is None or not route.shown else {name: row[name] for name in row if name in route.shown}
         for row in said.get("values") or (None, None)
     ]
-    return Example(said["id"], *said["keys"], *rows)
+    return Example(said["id"], *(keys or (None, None)), *rows)
 
 
 def _serial(what: What, alert: Alert) -> str:

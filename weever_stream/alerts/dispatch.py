@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -19,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weever_stream.alerts.alert import Want
 from weever_stream.alerts.desk import Desk
 from weever_stream.alerts.notice import DeliveryError, Notice, Target
-from weever_stream.errors import WeeverError
+from weever_stream.errors import StateError, WeeverError
 from weever_stream.job.alerts import Silence
 
 if TYPE_CHECKING:
     from weever_stream.alerts.news import News, Question
-    from weever_stream.alerts.routes import Route
+    from weever_stream.job.routes import Route
     from weever_stream.state.notes import Notes
 
 __all__ = [
@@ -89,9 +90,9 @@ class Dispatch:
         self._ours = ours
         self._targets = {target.name: target for target in targets}
         self._changed = threading.Condition()
-        self._ending = False
-        self._noted = True
-        """Whether the note is what the desk knows."""
+        self._ending = self._ended = False
+        self._silences_from = time.monotonic() + _LOOKS_EVERY
+        self._queues: dict[str, int] = {}
         self._threads: list[threading.Thread] = []
         self.desk = Desk(table, routes, notes.read(ALERTS), rules=rules)
         self.desk.repeats = {target.name: target.repeats for target in targets}
@@ -106,20 +107,18 @@ class Dispatch:
     def take(self, news: News) -> None:
         """Takes in a batch, and notes it before it returns. Raises `OutputError` if that cannot be done."""
         with self._changed:
-            if self.desk.take(news) or not self._noted:
-                self._noted = False
-                self._notes.write(ALERTS, self.desk.noted())
-                self._noted = True
+            self.desk.take(news)
+            if self.desk.unnoted:
+                self._write()
                 self._changed.notify_all()
 
     # Threads
 
     def __enter__(self) -> Dispatch:
-        self._read_silences()
+        self.desk.silences = silences_of(self._notes)
         for target in self._targets.values():
-            thread = threading.Thread(
-                target=self._serve, args=(target,), name=f"weever alerts {target.name}", daemon=True
-            )
+            name = f"weever alerts {target.name}"
+            thread = threading.Thread(target=self._serve, args=(target,), name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
         return self
@@ -134,36 +133,50 @@ class Dispatch:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join(patience)
+        with self._changed:
+            self._note_if_needed()
+            self._ended = True  # a thread that hangs in a delivery writes nothing any more
         for target in self._targets.values():
             with suppress(Exception):
                 target.close()
 
     def drain(self, patience: float = 20.0) -> bool:
         """Waits until all that is to be told now is told or has failed once. Whether that was so in time."""
-        until = self._now().timestamp() + patience
+        until = time.monotonic() + patience
         with self._changed:
             while any(self._due(name) for name in self._targets) or self.desk.busy:
-                left = until - self._now().timestamp()
+                left = until - time.monotonic()
                 if left <= 0:
                     return False
                 self._changed.wait(min(left, 0.5))
         return True
 
     def _serve(self, target: Target) -> None:
-        """The life of a target's thread."""
-        while True:
-            with self._changed:
-                while not (want := self._next(target.name)) and not self._ending:
+        """The life of a target's thread. Whatever goes wrong, it goes on."""
+        while not self._ending:
+            try:
+                self._look_for_silences()
+                self._serve_one(target)
+            except Exception as error:
+                self._log("alerts_disturbed", {"target": target.name, "reason": type(error).__name__})
+                with self._changed:
+                    self._changed.wait(1.0)
+
+    def _serve_one(self, target: Target) -> None:
+        """Tells a target one thing, or waits until there may be something to tell."""
+        with self._changed:
+            want = self._next(target.name)
+            self._tell_queue(target.name)
+            if want is None:
+                if not self._ending:
                     self._changed.wait(self._pause())
-                    self._read_silences()
-                if want is None or self._ending:
-                    return
-                notice = self.desk.sending(want, self._now())
-                noted = want.what != "open" or self._note_it()
-            if noted:
-                self._deliver(target, want, notice)
-            else:
-                self._failed(target.name, want, DeliveryError("it could not be noted", again=True))
+                return
+            notice = self.desk.sending(want, self._now())
+            noted = want.what == "update" or self._note_if_needed()
+        if noted:
+            self._deliver(target, want, notice)
+        else:
+            self._failed(target.name, want, DeliveryError("it could not be noted", again=True))
 
     def _deliver(self, target: Target, want: Want, notice: Notice) -> None:
         key = (want.target, want.place)
@@ -177,7 +190,7 @@ class Dispatch:
         else:
             with self._changed:
                 self.desk.delivered(want, notice, done.memory, self._now())
-                self._note_it()
+                self._note_if_needed()
             self._tell("sent", target.name, want, None)
 
     def _failed(self, name: str, want: Want, error: DeliveryError) -> None:
@@ -185,32 +198,28 @@ class Dispatch:
             tries = self.desk.alerts[want.target, want.place].tries
             wait = max(error.after or 0.0, backoff(tries)) if error.again else None
             gave_up = self.desk.failed(want, error.reason, wait, self._now(), unsure=error.unsure)
-            self._note_it()
+            self._note_if_needed()
         self._tell("gave_up" if gave_up else "failed", name, want, error.reason)
 
     def _tell(self, outcome: str, name: str, want: Want, reason: str | None) -> None:
         about = {"target": name, "rule": want.place[0], "what": want.what, "reason": reason}
         self._log(f"alert_{outcome}", {field: value for field, value in about.items() if value is not None})
-        with self._changed:
-            waiting = self.desk.waiting(name)
-            self._changed.notify_all()
         for watcher in self._watchers:
             watcher.alert(name, outcome)
-            watcher.queue(name, waiting)
+        with self._changed:
+            self._tell_queue(name)
+            self._changed.notify_all()
 
     # Under the lock
 
     def _next(self, name: str) -> Want | None:
         """What a target is to be told now. Nothing while the desk cannot be noted."""
-        if not self._ours() or (not self._noted and not self._note_it()):
-            return None
-        return self._due(name)
+        want = self._due(name)
+        return want if self._ours() and not self.desk.unnoted else None
 
     def _due(self, name: str) -> Want | None:
-        before = len(self.desk.history)
         wants, _ = self.desk.wants(self._now())
-        if len(self.desk.history) != before:
-            self._note_it()
+        self._note_if_needed()  # since when it lasts or is over must outlive this process
         return next((want for want in wants if want.target == name), None)
 
     def _pause(self) -> float:
@@ -220,27 +229,51 @@ class Dispatch:
         due = _LOOKS_EVERY if later is None else (later - now).total_seconds()
         return max(0.01, min(due, _LOOKS_EVERY))
 
-    def _note_it(self) -> bool:
-        self._noted = False
-        if not self._ours():
-            return False
-        try:
-            self._notes.write(ALERTS, self.desk.noted())
-        except WeeverError as error:
-            self._log("alerts_not_noted", {"reason": error.message})
-            return False
-        self._noted = True
-        return True
+    def _tell_queue(self, name: str) -> None:
+        waiting = self.desk.waiting(name)
+        if self._queues.get(name) != waiting:
+            self._queues[name] = waiting
+            for watcher in self._watchers:
+                watcher.queue(name, waiting)
 
-    def _read_silences(self) -> None:
-        with suppress(WeeverError):
-            self.desk.silences = silences_of(self._notes)
+    def _note_if_needed(self) -> bool:
+        """Whether all that the desk knows is noted."""
+        if self.desk.unnoted and self._ours() and not self._ended:
+            try:
+                self._write()
+            except WeeverError as error:
+                self._log("alerts_not_noted", {"reason": error.message})
+        return not self.desk.unnoted
+
+    def _write(self) -> None:
+        self._notes.write(ALERTS, self.desk.noted(), compact=True)
+        self.desk.unnoted = False
+
+    def _look_for_silences(self) -> None:
+        """Reads them from time to time, without the lock: a store may take its time."""
+        with self._changed:
+            now = time.monotonic()
+            if now < self._silences_from:
+                return
+            self._silences_from = now + _LOOKS_EVERY
+        try:
+            found = silences_of(self._notes)
+        except WeeverError as error:
+            self._log("silences_unreadable", {"reason": error.message})
+            return
+        with self._changed:
+            self.desk.silences = found
 
 
 def silences_of(notes: Notes) -> list[Silence]:
     """What people have silenced by hand."""
     noted = notes.read(SILENCES) or {}
-    return [Silence.model_validate(one) for one in noted.get("silences", ())]
+    try:
+        return [Silence.model_validate(one) for one in noted.get("silences", ())]
+    except (ValueError, TypeError):
+        raise StateError(
+            f"{SILENCES} beside the checkpoint cannot be read", hint="`weever alerts unsilence` writes it anew"
+        ) from None
 
 
 def written_silences(silences: Sequence[Silence]) -> dict[str, Any]:

@@ -18,16 +18,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["HELD", "NEWS_COLUMNS", "GroupNews", "News", "Question", "Said", "count", "group_id", "joined", "short"]
+__all__ = [
+    "NEWS_COLUMNS",
+    "GroupNews",
+    "Grouping",
+    "News",
+    "Question",
+    "Said",
+    "count",
+    "group_id",
+    "held_of_each",
+    "joined",
+    "short",
+]
 
 NEWS_COLUMNS = ("rule", "change", "violation_id", "left_key", "right_key", "left_values", "right_values")
 """The columns of a delta that are needed."""
 _LONGEST = 300
 """Characters of a key or value that are kept."""
-HELD = 500
-"""Violations of a group that are held by id."""
+_HELD = 10_000
+"""Violations of all groups of a rule that are held by id."""
 Said = dict[str, Any]
 """One violation, as JSON: its id, keys and values."""
+Grouping = tuple[str, tuple[str, ...]]
+"""A rule, and the columns by which it is grouped; none: the whole rule."""
+
+
+def held_of_each(groups: int) -> int:
+    """How many violations of a group are held by id, if there may be so many groups."""
+    return max(20, _HELD // groups)
 
 
 @dataclass(frozen=True)
@@ -38,16 +57,18 @@ class Question:
     """For each rule of which anyone hears: the lists of columns by which it is grouped."""
     examples: int
     """Examples to keep of each rule and group."""
-    groups: int
-    """Groups to keep of each rule and list of columns."""
+    limits: Mapping[Grouping, int] = field(default_factory=dict)
+    """Groups to keep of each grouping."""
     known: frozenset[str] = frozenset()
     """Ids of groups that are kept whatever their number."""
-    held: frozenset[str] = frozenset()
+    held: Mapping[Grouping, frozenset[str]] = field(default_factory=dict)
     """Short ids of violations that are known to be in a group: it is told which of them are over."""
     shown: frozenset[str] = frozenset()
     """The same of violations that serve as examples."""
-    visible: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
-    """Of each rule the columns whose values may be kept, with the keys; None or nothing: not even keys."""
+    visible: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Of each rule the columns whose values may be kept."""
+    keyed: frozenset[str] = frozenset()
+    """Rules of which the keys of rows may be kept."""
 
 
 @dataclass
@@ -71,7 +92,7 @@ class News:
     position: str
     open: Mapping[str, int]
     """Open violations of every rule, listed or not."""
-    groups: dict[tuple[str, tuple[str, ...]], dict[str, GroupNews]] = field(default_factory=dict)
+    groups: dict[Grouping, dict[str, GroupNews]] = field(default_factory=dict)
     """By rule and columns, then by the group's id; the id of the whole rule is empty."""
     over: frozenset[str] = frozenset()
     """Short ids of those that are over, of all that were asked for."""
@@ -90,39 +111,41 @@ def group_id(rule: str, columns: Sequence[str], values: Mapping[str, str]) -> st
 
 def count(columns: Mapping[str, Sequence[Any]], question: Question) -> dict[str, Any]:
     """What a part of the deltas says, as JSON."""
-    groups: dict[tuple[str, tuple[str, ...]], dict[str, GroupNews]] = defaultdict(dict)
-    over = []
+    groups: dict[Grouping, dict[str, GroupNews]] = defaultdict(dict)
+    over: set[str] = set()
     for rule, change, violation, left_key, right_key, left, right in zip(
         *(columns[name] for name in NEWS_COLUMNS), strict=True
     ):
         name = short(violation)
-        held = change != "added" and name in question.held
-        if held or (change != "added" and name in question.shown):
-            over.append(name)
+        if change != "added" and name in question.shown:
+            over.add(name)
         asked = question.by.get(rule)
         if asked is None:
             continue
         values = _texts(left) if any(asked) else {}
-        visible = question.visible.get(rule)
+        visible = question.visible.get(rule, frozenset())
         for by in {(), *asked}:
-            named = {name: values.get(name, "null") for name in by}
-            of_rule = groups[rule, by]
+            named = {column: values.get(column, "null") for column in by}
+            of_rule, limit = groups[rule, by], question.limits.get((rule, by), 1)
             place = group_id(rule, by, named) if by else ""
             group = of_rule.get(place)
             if group is None:
                 group = of_rule[place] = GroupNews(_visible(named, visible))
             if change == "added":
                 group.added += 1
-                if by and len(group.ids) < HELD:
+                if by and len(group.ids) < held_of_each(limit):
                     group.ids.append(name)
                 if len(group.examples) < question.examples:
-                    group.examples.append(_example(violation, (left_key, right_key), (left, right), visible))
-            elif not held:
+                    keys = (left_key, right_key) if rule in question.keyed else None
+                    group.examples.append(_example(violation, keys, (left, right), visible))
+            elif name in question.held.get((rule, by), ()):
+                over.add(name)
+            else:
                 group.removed += 1
-            if len(of_rule) > 4 * question.groups + 64:
-                groups[rule, by] = _smallest(of_rule, question)
-    kept = {place: _smallest(of_rule, question) for place, of_rule in groups.items()}
-    return {"groups": _as_json(kept), "over": over}
+            if len(of_rule) > 4 * limit + 64:
+                groups[rule, by] = _smallest(of_rule, limit, question)
+    kept = {place: _smallest(of_rule, question.limits.get(place, 1), question) for place, of_rule in groups.items()}
+    return {"groups": _as_json(kept), "over": sorted(over)}
 
 
 def joined(parts: Iterable[dict[str, Any]], question: Question, batch: int, position: str, open: Any) -> News:
@@ -137,23 +160,25 @@ def joined(parts: Iterable[dict[str, Any]], question: Question, batch: int, posi
                 group = mine.setdefault(name, GroupNews(told["values"]))
                 group.added += told["added"]
                 group.removed += told["removed"]
-                group.ids = (group.ids + told["ids"])[:HELD]
+                group.ids = (group.ids + told["ids"])[: held_of_each(question.limits.get((rule, tuple(by)), 1))]
                 group.examples = (group.examples + told["examples"])[: question.examples]
-    news.groups = {place: _smallest(of_rule, question) for place, of_rule in news.groups.items()}
+    news.groups = {
+        place: _smallest(of_rule, question.limits.get(place, 1), question) for place, of_rule in news.groups.items()
+    }
     news.over = frozenset(over)
     return news
 
 
-def _smallest(of_rule: dict[str, GroupNews], question: Question) -> dict[str, GroupNews]:
+def _smallest(of_rule: dict[str, GroupNews], limit: int, question: Question) -> dict[str, GroupNews]:
     """The groups to keep: those that are known, and of the others the smallest ids."""
-    if len(of_rule) <= question.groups:
+    if len(of_rule) <= limit:
         return of_rule
     known = [name for name in of_rule if name in question.known]
-    others = heapq.nsmallest(question.groups, (name for name in of_rule if name not in question.known))
+    others = heapq.nsmallest(limit, (name for name in of_rule if name not in question.known))
     return {name: of_rule[name] for name in (*known, *others)}
 
 
-def _as_json(groups: Mapping[tuple[str, tuple[str, ...]], dict[str, GroupNews]]) -> list[Any]:
+def _as_json(groups: Mapping[Grouping, dict[str, GroupNews]]) -> list[Any]:
     return [
         [rule, list(by), {name: asdict(group) for name, group in of_rule.items()}]
         for (rule, by), of_rule in groups.items()
@@ -170,15 +195,17 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _visible(values: Mapping[str, str], columns: frozenset[str] | None) -> dict[str, str]:
-    return {name: value[:_LONGEST] for name, value in values.items() if columns is not None and name in columns}
+def _visible(values: Mapping[str, str], columns: frozenset[str]) -> dict[str, str]:
+    return {name: value[:_LONGEST] for name, value in values.items() if name in columns}
 
 
 def _example(
-    violation: str, keys: Sequence[str | None], values: Sequence[str | None], visible: frozenset[str] | None
+    violation: str, keys: Sequence[str | None] | None, values: Sequence[str | None], visible: frozenset[str]
 ) -> Said:
     """One violation, with no more of its rows than may be shown."""
-    if visible is None:
-        return {"id": violation}
-    shown = [None if one is None else _visible(_texts(one), visible) for one in values] if visible else None
-    return {"id": violation, "keys": [key and key[:_LONGEST] for key in keys], "values": shown}
+    said: Said = {"id": violation}
+    if keys is not None:
+        said["keys"] = [key and key[:_LONGEST] for key in keys]
+    if visible:
+        said["values"] = [None if one is None else _visible(_texts(one), visible) for one in values]
+    return said

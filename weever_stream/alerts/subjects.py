@@ -3,7 +3,7 @@
 The number of a rule is what the shards say is open, never a sum of deltas, so nothing drifts. Groups are counted from
 deltas: at most so many of a rule have a number of their own, and what is left of the rule's number is `others`. A group
 that gets its own number late is counted from then on; those before are among the others, so the sum is always right.
-A violation belongs to the group in which it was opened: exactly, for the first `HELD` of a group.
+A violation belongs to the group in which it was opened: exactly, for as many as are held by id.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from weever_stream.alerts.news import HELD, GroupNews, News, Question, Said, short
-from weever_stream.alerts.routes import Route
+from weever_stream.alerts.news import Grouping, GroupNews, News, Question, Said, held_of_each, short
+from weever_stream.job.routes import Route
 
 __all__ = ["OTHERS", "Place", "Subject", "Subjects"]
 
@@ -44,22 +44,30 @@ class Subjects:
     def question(self, routes: Iterable[Route]) -> Question:
         """What the next batch is to be asked."""
         by: dict[str, set[tuple[str, ...]]] = {}
-        visible: dict[str, frozenset[str] | None] = {}
-        examples = groups = 0
+        visible: dict[str, frozenset[str]] = {}
+        limits: dict[Grouping, int] = {}
+        held: dict[Grouping, set[str]] = {}
+        keyed, examples = set(), 0
         for route in routes:
+            place = (route.rule, route.by)
             by.setdefault(route.rule, set()).add(route.by)
-            if route.shown is not None:
-                visible[route.rule] = (visible.get(route.rule) or frozenset()) | route.shown
+            visible[route.rule] = visible.get(route.rule, frozenset()) | route.shown
             examples = max(examples, route.options.examples)
-            groups = max(groups, route.options.max_alerts)
+            if route.by:  # of two targets that group alike, the one that wants fewer decides
+                limits[place] = min(limits.get(place, route.options.max_alerts), route.options.max_alerts)
+            if route.keys:
+                keyed.add(route.rule)
+        for (rule, columns, _), subject in self.places.items():
+            held.setdefault((rule, tuple(columns.split(","))), set()).update(subject.ids)
         return Question(
             by={rule: sorted(lists) for rule, lists in by.items()},
             examples=examples,
-            groups=groups,
+            limits=limits,
             known=frozenset(group for _, _, group in self.places if group not in ("", OTHERS)),
-            held=frozenset(name for subject in self.places.values() for name in subject.ids),
+            held={grouping: frozenset(names) for grouping, names in held.items() if names},
             shown=frozenset(short(said["id"]) for subject in self.places.values() for said in subject.examples),
             visible=visible,
+            keyed=frozenset(keyed),
         )
 
     def take(self, news: News, asked: Question) -> bool:
@@ -81,12 +89,19 @@ class Subjects:
         for place, subject in self.places.items():  # of rules of which nobody hears any more, or that are gone
             if place[0] not in asked.by:
                 subject.open, subject.ids = 0, []
-        return bool(news.groups or news.over) or self._counts() != before
+        # Where there are groups every batch counts: one that is missing must be known for missing.
+        return any(asked.limits) or bool(news.groups or news.over) or self._counts() != before
+
+    def lose_count(self) -> None:
+        """Batches have gone by unseen: what groups have is not known any more, and is among the others."""
+        for place, subject in self.places.items():
+            if place[2] not in ("", OTHERS):
+                subject.open, subject.ids, subject.examples = 0, [], []
 
     def _take_groups(
         self, rule: str, by: tuple[str, ...], total: int, groups: Mapping[str, GroupNews], asked: Question
     ) -> None:
-        columns = ",".join(by)
+        columns, limit = ",".join(by), asked.limits[rule, by]
         mine = {
             place[2]: subject
             for place, subject in self.places.items()
@@ -95,11 +110,11 @@ class Subjects:
         for name in sorted(groups):
             group = groups[name]
             if name not in mine:
-                if group.added <= group.removed or len(mine) >= asked.groups:
+                if group.added <= group.removed or len(mine) >= limit:
                     continue  # among the others
                 mine[name] = self._subject((rule, columns, name))
                 mine[name].values = dict(group.values)
-            _count(mine[name], group)
+            _count(mine[name], group, held_of_each(limit))
             _show(mine[name], group, asked.examples)
         if total == 0:
             for subject in mine.values():
@@ -126,10 +141,10 @@ class Subjects:
         return {place: subject.open for place, subject in self.places.items() if subject.open}
 
 
-def _count(subject: Subject, news: GroupNews) -> None:
+def _count(subject: Subject, news: GroupNews, most: int) -> None:
     """Those that are held by id are exact; of more than these only the number is known."""
     more = subject.open - len(subject.ids)
-    fresh = news.ids[: HELD - len(subject.ids)]
+    fresh = news.ids[: max(0, most - len(subject.ids))]
     subject.ids += fresh
     subject.open = len(subject.ids) + max(0, more + news.added - len(fresh) - news.removed)
 

@@ -4,7 +4,7 @@
     weever alerts list job.yaml                           what each target has been told and not yet resolved
     weever alerts history job.yaml [--since "1 day"]      what was sent, what was suppressed, what failed, and why
     weever alerts silence job.yaml --for "2 hours" [--rule zip_determines_city] [--why "migration"]
-    weever alerts unsilence job.yaml                      ends all silences that were set by hand
+    weever alerts unsilence job.yaml [--rule R]           ends silences that were set by hand, all or of a rule
 
 Without Spark; the job may be running. Silences are heeded within ten seconds. Exit codes: 0 done, 3 could not look, 4 a
 trial did not arrive.
@@ -61,6 +61,7 @@ def alerts(
     from weever_stream.stream.places import notes_of
 
     asked = read_job(job, os.environ)
+    _refuse_others(action, {"--target": target, "--rule": rule, "--since": since, "--for": lasting, "--why": why})
     _known("target", target, [one.name for one in asked.alerts])
     _known("rule", rule, [one.name for one in asked.file.rules])
     console = Console(highlight=False, soft_wrap=True)
@@ -71,10 +72,27 @@ def alerts(
     if action is Action.silence:
         return _silence(console, notes, rule, lasting, why)
     if action is Action.unsilence:
-        return _unsilence(console, notes)
+        return _unsilence(console, notes, rule)
     if action is Action.list:
         return _list(console, asked, notes, target, rule, as_json=as_json)
     return _history(console, notes, target, rule, since, as_json=as_json)
+
+
+_TAKES = {
+    Action.test: {"--target"},
+    Action.list: {"--target", "--rule"},
+    Action.history: {"--target", "--rule", "--since"},
+    Action.silence: {"--rule", "--for", "--why"},
+    Action.unsilence: {"--rule"},
+}
+
+
+def _refuse_others(action: Action, given: dict[str, Any]) -> None:
+    """What an action does not heed it refuses: who writes it believes that it is heeded."""
+    for option, value in given.items():
+        if value and option not in _TAKES[action]:
+            takes = ", ".join(sorted(_TAKES[action]))
+            raise RuleError(f"weever alerts {action.value} takes no {option}", hint=f"it takes {takes}")
 
 
 def _known(what: str, named: list[str] | None, known: list[str]) -> None:
@@ -93,12 +111,11 @@ def _chosen(name: str, wanted: list[str] | None) -> bool:
 
 def _test(console: Console, job: Job, wanted: list[str] | None, *, as_json: bool) -> int:
     from weever_stream.alerts.notice import DeliveryError
-    from weever_stream.alerts.routes import routes_of
     from weever_stream.alerts.targets import TargetError, open_target
 
     if not job.alerts:
         raise RuleError(f"{job.file.path} has no `alerts`", hint="docs/alerts.md shows how they are written")
-    routes = routes_of(job.alerts, job.file.rules)
+    routes = job.routes
     failed, told = 0, []
     for options in job.alerts:
         if not _chosen(options.name, wanted):
@@ -145,9 +162,8 @@ def _list(
 ) -> int:
     from weever_stream.alerts.desk import Desk
     from weever_stream.alerts.dispatch import ALERTS, silences_of
-    from weever_stream.alerts.routes import routes_of
 
-    desk = Desk(job.file.table, routes_of(job.alerts, job.file.rules), _read(notes, ALERTS))
+    desk = Desk(job.file.table, job.routes, notes.read(ALERTS))
     found: list[dict[str, Any]] = [
         {
             "target": target,
@@ -189,7 +205,7 @@ def _history(
     start = moment(since)
     events = [
         event
-        for event in _read(notes, ALERTS).get("history", ())
+        for event in (notes.read(ALERTS) or {}).get("history", ())
         if _chosen(event["target"], targets)
         and _chosen(event["rule"], rules)
         and (start is None or datetime.fromisoformat(event["at"]) >= start)
@@ -201,13 +217,6 @@ def _history(
     else:
         console.print(_table(("at", "event", "target", "rule", "group", "open", "why"), events))
     return 0
-
-
-def _read(notes: Notes, name: str) -> dict[str, Any]:
-    noted = notes.read(name)
-    if noted is None:
-        raise StateError("this job has sent no alerts yet: nothing is noted beside its checkpoint")
-    return noted
 
 
 def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> Any:
@@ -241,6 +250,8 @@ def _silence(console: Console, notes: Notes, rules: list[str] | None, lasting: s
         seconds = duration(lasting or "")
     except ValueError as error:
         raise RuleError(f"--for: {error}") from None
+    if len(why) > 500:
+        raise RuleError("--why is longer than 500 characters")
     now = datetime.now(timezone.utc)
     fresh = Silence.model_validate({"rules": rules or [], "until": now + timedelta(seconds=seconds), "why": why})
     kept = [one for one in silences_of(notes) if one.until > now]
@@ -249,12 +260,17 @@ def _silence(console: Console, notes: Notes, rules: list[str] | None, lasting: s
     return 0
 
 
-def _unsilence(console: Console, notes: Notes) -> int:
+def _unsilence(console: Console, notes: Notes, rules: list[str] | None) -> int:
     from weever_stream.alerts.dispatch import SILENCES, silences_of, written_silences
 
-    ended = silences_of(notes)
-    notes.write(SILENCES, written_silences([]))
-    console.print(f"{len(ended)} silences ended" if ended else "nothing was silenced")
+    try:
+        silences = silences_of(notes)
+    except StateError:  # unreadable: all of them go
+        silences, rules = [], None
+    kept = [one for one in silences if rules and not set(rules) & set(one.rules)]
+    notes.write(SILENCES, written_silences(kept))
+    ended = len(silences) - len(kept)
+    console.print(f"{ended} silence{'s' * (ended != 1)} ended" if ended else "nothing was silenced")
     return 0
 
 

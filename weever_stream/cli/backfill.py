@@ -38,7 +38,7 @@ def backfill(
     asked, lines = read_job(job, os.environ), BatchLines()
     again = _named(asked, rule or [])
     # A batch that was left half done is finished first, and its alerts are sent like those of any other.
-    with Lease(notes_of(asked), "weever backfill") as lease, alerting(asked, lambda: not lease.lost) as told:
+    with Lease(notes_of(asked), "weever backfill") as lease, alerting(asked, lambda: lease.ours) as told:
         with lines.status("starting Spark"):
             from weever_stream.stream.session import session
 

@@ -87,7 +87,7 @@ def run(
     with (
         watching(asked.file, settings, notice=lines.notice, lineage=partial(lineage_of, asked, os.environ)) as watch,
         Lease(notes_of(asked)) as lease,
-        alerting(asked, lambda: not lease.lost, [watch.metrics]) as told,
+        alerting(asked, lambda: lease.ours, [watch.metrics]) as told,
     ):
         watch.metrics.resume(Notes(notes_of(asked)).read(PROGRESS))
         watch.metrics.targets(target.name for target in asked.alerts)

@@ -78,17 +78,19 @@ def state(
 def _rescale(console: Console, job: Job) -> int:
     from weever_stream.cli.progress import BatchLines
     from weever_stream.state.lease import Lease
+    from weever_stream.stream.alerting import alerting
     from weever_stream.stream.owner import locked_by_jvm
     from weever_stream.stream.places import notes_of
     from weever_stream.stream.query import open_context
     from weever_stream.stream.rescaling import rescale
     from weever_stream.stream.session import session
 
-    with Lease(notes_of(job), "weever state rescale") as lease:
+    # What is left to do is done first, and its alerts are sent like any other.
+    with Lease(notes_of(job), "weever state rescale") as lease, alerting(job, lambda: lease.ours) as told:
         spark = session(job.connectors, conf=job.settings)
         try:
             locked_by_jvm(spark, lease)
-            noted = rescale(open_context(spark, job, lease, BatchLines().batch), job.state.shards)
+            noted = rescale(open_context(spark, job, lease, BatchLines().batch, also=told), job.state.shards)
         finally:
             spark.stop()
     console.print(f"{noted.shards} shards from the next start on: weever run")

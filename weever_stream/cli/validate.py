@@ -57,6 +57,10 @@ def validate(
 
 def _checked(file: Path, against: str | None, table: str | None) -> RuleFile:
     rules = read_rules(file, table=table)
+    if rules.alerts or any(rule.alerts for rule in rules.rules):
+        from weever_stream.job.job import check_alerts
+
+        check_alerts(rules)
     if against is not None:
         from weever_stream.check.readers import read_schema
         from weever_stream.rules import schema_of

@@ -7,7 +7,7 @@ same rule file serves `check`, which needs none of these parts.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,6 +16,7 @@ from weever_stream.errors import Place, RuleError, RuleErrors, did_you_mean
 from weever_stream.job import alerts, options
 from weever_stream.job.alerts import AlertOptions, alert_options
 from weever_stream.job.options import State, duration, sink_options, source_options
+from weever_stream.job.routes import Route, routes_of
 from weever_stream.rules.file import read_rules
 from weever_stream.rules.references import Secret
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from weever_stream.rules.file import RuleFile
     from weever_stream.rules.nodes import Node
 
-__all__ = ["SPARK_HIDES", "Job", "job_of", "read_job"]
+__all__ = ["SPARK_HIDES", "Job", "check_alerts", "job_of", "read_job"]
 
 _REDACTION = "spark.redaction.regex"
 SPARK_HIDES = "(?i)secret|password|token|access[.]?key"
@@ -80,6 +81,11 @@ class Job:
         return {name.removeprefix("spark.hadoop.") for name in names}  # as Hadoop's own list of settings has them
 
     @property
+    def routes(self) -> list[Route]:
+        """Who hears of which rule, and how."""
+        return routes_of(self.alerts, self.file.rules, self.file.key)
+
+    @property
     def remember_drops(self) -> int:
         """How many dropped keys a shard remembers. Kafka and Delta bring the changes of a key in their order."""
         if self.source.remember_drops is not None:
@@ -119,12 +125,7 @@ def job_of(file: RuleFile) -> Job:
         for number, sink in enumerate(file.sinks)
     ]
     errors += _unsplittable(source, sinks, node)
-    node = file.node("alerts")
-    told = [
-        _checked("Alert", alert_options, alert, node.child(number) if node else None, errors)
-        for number, alert in enumerate(file.alerts)
-    ]
-    errors += _repeated(told, node)
+    told = _targets(file, errors)
     if isinstance(source, options.DeltaSource) and (source.path is None) == (source.table is None):
         errors.append(RuleError("a Delta source has a path or a table, one of both", place=_place(file, "source")))
     if file.trigger is not None:
@@ -149,6 +150,37 @@ def _unsplittable(source: Any, sinks: Sequence[Any], node: Node | None) -> list[
             hint = "leave `tables` out: the table `keys` names the rows, and your own table can be joined with it"
             errors.append(RuleError(f"a {source.kind} source cannot be split", place=place, hint=hint))
     return errors
+
+
+def check_alerts(file: RuleFile) -> None:
+    """Raises every error of `alerts`, without its references: those may be there only where the job runs."""
+    errors: list[RuleError] = []
+    _targets(replace(file, alerts=tuple(_as_if_resolved(alert) for alert in file.alerts)), errors)
+    RuleErrors.raise_all(errors)
+
+
+def _as_if_resolved(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _as_if_resolved(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_if_resolved(item) for item in value]
+    return Secret(value) if isinstance(value, str) and "${" in value else value
+
+
+def _targets(file: RuleFile, errors: list[RuleError]) -> list[Any]:
+    """Who is told, with all that is wrong about it."""
+    node, found = file.node("alerts"), len(errors)
+    told = [
+        _checked("Alert", alert_options, alert, node.child(number) if node else None, errors)
+        for number, alert in enumerate(file.alerts)
+    ]
+    errors += _repeated(told, node)
+    if len(errors) == found:
+        try:
+            routes_of(told, file.rules, file.key, node.place() if node else None)
+        except RuleError as error:
+            errors.append(error)
+    return told
 
 
 def _repeated(targets: Sequence[AlertOptions | None], node: Node | None) -> list[RuleError]:

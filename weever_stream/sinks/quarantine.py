@@ -143,9 +143,9 @@ class Quarantine:
         if is_foreign(self._path, batch):
             if not self._take_over:
                 raise not_ours(self._path)
+            self._note_severity(session)  # first: a crash in between is then taken over again
             with writing(f"the Delta table {self._path}"), as_transaction(batch, "keys/take-over"):
                 retried(lambda: DeltaTable.forPath(session, self._path).delete())
-            self._note_severity(session)
             self._rules = set()
         else:
             self._check_severity(session)
@@ -162,6 +162,9 @@ class Quarantine:
     def _check_severity(self, spark: SparkSession) -> None:
         (detail,) = DeltaTable.forPath(spark, self._path).detail().select("properties").collect()
         noted = dict(detail["properties"]).get(_PROPERTY)
+        if noted is None and published(spark, self._path) is None:  # a start died when it had made the table
+            self._note_severity(spark)
+            return
         if noted != self._severities[0]:
             raise OutputError(
                 f"{self._path} was begun with the severity {noted}, now `min_severity` is {self._severities[0]}",

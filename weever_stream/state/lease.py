@@ -128,6 +128,15 @@ class Lease:
         if self.lost is not None:
             raise StateError(f"the lease of the checkpoint of {self._root} is lost: {self.lost}", hint=_ONE)
 
+    @property
+    def ours(self) -> bool:
+        """Whether it is held, as far as can be known."""
+        try:
+            self.check()
+        except StateError:
+            return False
+        return self._taken is not None
+
     def release(self) -> None:
         """Lets go of it. Does nothing if it is not held."""
         with _GUARD:

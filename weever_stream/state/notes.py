@@ -48,9 +48,9 @@ class Notes:
                 continue
         return None
 
-    def write(self, name: str, noted: dict[str, Any]) -> None:
-        """Replaces a note."""
-        content = json.dumps(noted, indent=1).encode()
+    def write(self, name: str, noted: dict[str, Any], *, compact: bool = False) -> None:
+        """Replaces a note. `compact`: on one line, for one that may be long."""
+        content = json.dumps(noted, indent=None if compact else 1).encode()
         path = f"{self._root}/{name}"
         try:
             if self._local:

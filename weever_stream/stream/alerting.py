@@ -77,7 +77,6 @@ def alerting(job: Job, ours: Callable[[], bool], watchers: Sequence[Watcher] = (
         yield []
         return
     from weever_stream.alerts.dispatch import Dispatch
-    from weever_stream.alerts.routes import routes_of
     from weever_stream.alerts.targets import open_target
     from weever_stream.observe import logs
     from weever_stream.state.notes import Notes
@@ -87,12 +86,11 @@ def alerting(job: Job, ours: Callable[[], bool], watchers: Sequence[Watcher] = (
     def tell(event: str, about: Mapping[str, Any]) -> None:
         (log.info if event == "alert_sent" else log.warning)(event, **about)
 
-    routes = routes_of(job.alerts, job.file.rules)
     targets = [open_target(options) for options in job.alerts]
     notes = Notes(notes_of(job))
     names = [rule.name for rule in job.file.rules]
     with Dispatch(
-        job.file.table, routes, targets, notes, watchers=watchers, log=tell, ours=ours, rules=names
+        job.file.table, job.routes, targets, notes, watchers=watchers, log=tell, ours=ours, rules=names
     ) as dispatch:
         yield [AlertIntake(dispatch)]
         dispatch.drain(_SECONDS_TO_END)

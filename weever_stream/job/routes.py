@@ -40,16 +40,21 @@ class Route:
     suppressed: float
     update_every: float
     give_up_after: float
-    shown: frozenset[str] | None
-    """Columns whose values may be shown, besides the keys; None: not even keys."""
+    shown: frozenset[str]
+    """Columns whose values may be shown."""
+    keys: bool
+    """Whether the keys of rows may be shown."""
     expression: str
     description: str | None = None
     owner: str | None = None
     runbook: str | None = None
 
 
-def routes_of(targets: Sequence[AlertOptions], rules: Sequence[Rule], place: Place | None = None) -> list[Route]:
+def routes_of(
+    targets: Sequence[AlertOptions], rules: Sequence[Rule], key: Sequence[str] = (), place: Place | None = None
+) -> list[Route]:
     """All routes. Raises `RuleError` where a name is not known or a duration is none."""
+    columns = {*key, *(name for rule in rules for name in rule.columns)}
     names = [target.name for target in targets]
     known = [rule.name for rule in rules]
     for target in targets:
@@ -60,7 +65,22 @@ def routes_of(targets: Sequence[AlertOptions], rules: Sequence[Rule], place: Pla
                     place=place,
                     hint=did_you_mean(named, known),
                 )
+        for column in target.mask:
+            if column not in columns:
+                raise RuleError(
+                    f"the alerts to {target.name} mask a column {column}, which is no key and which no rule reads",
+                    place=place,
+                    hint=did_you_mean(column, sorted(columns)),
+                )
     for rule in rules:
+        values = rule.alerts.get("values")
+        for column in values if isinstance(values, list | tuple) else ():
+            if column not in {*key, *rule.columns}:
+                raise RuleError(
+                    f"the alerts of rule {rule.name} show a column {column}, which it does not read",
+                    place=rule.place or place,
+                    hint="it reads " + ", ".join(rule.columns),
+                )
         for named in _listed(rule.alerts.get("to")):
             if named not in names:
                 raise RuleError(
@@ -68,7 +88,7 @@ def routes_of(targets: Sequence[AlertOptions], rules: Sequence[Rule], place: Pla
                     place=rule.place or place,
                     hint=did_you_mean(named, names) or ("the targets are " + ", ".join(names) if names else None),
                 )
-    return [_route(target, rule) for target in targets for rule in rules if _hears(target, rule)]
+    return [_route(target, rule, key) for target in targets for rule in rules if _hears(target, rule)]
 
 
 def equality_columns(rule: Rule) -> tuple[str, ...]:
@@ -94,7 +114,7 @@ def _listed(value: object) -> list[str]:
     return [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
 
 
-def _route(target: AlertOptions, rule: Rule) -> Route:
+def _route(target: AlertOptions, rule: Rule, key: Sequence[str]) -> Route:
     own = rule.alerts
     by = own.get("group_by", target.group_by)
     columns = () if by == "rule" else equality_columns(rule) if by == "equality" else tuple(_listed(by))
@@ -121,6 +141,7 @@ def _route(target: AlertOptions, rule: Rule) -> Route:
         update_every=duration(target.update_every),
         give_up_after=duration(target.give_up_after),
         shown=_shown(own.get("values", "none"), rule, target),
+        keys=own.get("values", "none") != "none" and not set(key) & set(target.mask),
         expression=write_rule(rule),
         description=rule.description,
         owner=rule.owner,
@@ -128,8 +149,6 @@ def _route(target: AlertOptions, rule: Rule) -> Route:
     )
 
 
-def _shown(values: object, rule: Rule, target: AlertOptions) -> frozenset[str] | None:
-    if values == "none":
-        return None
-    columns = set() if values == "keys" else set(rule.columns) if values == "all" else set(_listed(values))
+def _shown(values: object, rule: Rule, target: AlertOptions) -> frozenset[str]:
+    columns = set() if values in ("none", "keys") else set(rule.columns) if values == "all" else set(_listed(values))
     return frozenset(columns - set(target.mask))
