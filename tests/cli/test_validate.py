@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from tests.rules.test_schema import EXAMPLE
+from weever_stream.cli import run
 from weever_stream.cli.validate import validate
 from weever_stream.errors import RuleErrors, WeeverError
 
