@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from tests.rules.test_schema import EXAMPLE
-from weever_stream.cli import run
+from weever_stream.cli import run as weever
 from weever_stream.cli.validate import validate
 from weever_stream.errors import RuleErrors, WeeverError
 
@@ -117,5 +117,5 @@ def test_alerts_are_checked_without_their_secrets(
 ) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(f"table: t\nkey: id\nrules:\n  - {{name: r, fd: a -> b{rule}}}\nalerts: {alerts}\n")
-    assert run(["validate", str(path)]) == (0 if said is None else 3)
+    assert weever(["validate", str(path)]) == (0 if said is None else 3)
     assert (said or "") in capsys.readouterr().err
