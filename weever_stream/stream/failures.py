@@ -53,6 +53,11 @@ _KNOWN = {
         "raise spark.executor.pyspark.memory, spark.executor.memory or spark.driver.memory, whichever is short, or "
         "make batches smaller by `source.options`; then start again: the job goes on",
     ),
+    r"Python worker exited unexpectedly": (
+        "a Python worker died again and again; most often there is not enough memory for a batch",
+        "its last words may be above. Raise spark.executor.pyspark.memory or the memory of the machine or container, or "
+        "make batches smaller by `source.options`; then start again: the job goes on",
+    ),
     r"Checksum error: (?:file:)?(\S{1,500})": (
         "the file {} is torn or was changed",
         "restore the checkpoint from a copy, or start with an empty one",
