@@ -55,8 +55,8 @@ _KNOWN = {
     ),
     r"Python worker exited unexpectedly": (
         "a Python worker died again and again; most often there is not enough memory for a batch",
-        "its last words may be above. Raise spark.executor.pyspark.memory or the memory of the machine or container, or "
-        "make batches smaller by `source.options`; then start again: the job goes on",
+        "its last words may be above. Raise spark.executor.pyspark.memory or the memory of the machine or container, "
+        "or make batches smaller by `source.options`; then start again: the job goes on",
     ),
     r"Checksum error: (?:file:)?(\S{1,500})": (
         "the file {} is torn or was changed",
