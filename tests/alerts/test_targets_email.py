@@ -23,6 +23,7 @@ import trustme
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 
+from tests.alerts.certificates import presenting
 from tests.alerts.notices import hostile, notice, options, secret
 from tests.alerts.servers import talking
 from tests.stream.servers.processes import free_port
@@ -79,20 +80,6 @@ def receiving(mailbox: Mailbox, **settings: Any) -> Iterator[int]:
         yield controller.port
     finally:
         controller.stop()
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[trustme.CA, str]:
-    ca = trustme.CA()
-    file = tmp_path_factory.mktemp("mail-ca") / "ca.pem"
-    ca.cert_pem.write_to_path(str(file))
-    return ca, str(file)
-
-
-def presenting(ca: trustme.CA, *names: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    ca.issue_cert(*names).configure_cert(context)
-    return context
 
 
 def mailing(port: int, **fields: Any) -> Any:

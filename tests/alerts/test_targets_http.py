@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
-import ssl
 import sys
 import threading
 import time
@@ -21,6 +20,7 @@ import pytest
 import trustme
 
 from tests.alerts import servers
+from tests.alerts.certificates import presenting
 from tests.alerts.notices import hostile, local, notice, options, secret
 from tests.alerts.servers import Server, answer, serving
 from tests.stream.servers.processes import free_port
@@ -214,20 +214,6 @@ def test_own_headers_are_sent_and_checked() -> None:
 
 
 # Names and certificates
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[trustme.CA, str]:
-    ca = trustme.CA()
-    file = tmp_path_factory.mktemp("ca") / "ca.pem"
-    ca.cert_pem.write_to_path(str(file))
-    return ca, str(file)
-
-
-def presenting(ca: trustme.CA, *names: str, **options: Any) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    ca.issue_cert(*names, **options).configure_cert(context)
-    return context
 
 
 @pytest.fixture

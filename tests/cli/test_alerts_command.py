@@ -66,7 +66,7 @@ def test_a_trial_is_opened_and_resolved(tmp_path: Path, capsys: pytest.CaptureFi
         assert code == 0
         assert out.splitlines() == [
             "webhook (webhook): arrived; hears of 2 rules",
-            "log (log): arrived; hears of 1 rules",
+            "log (log): arrived; hears of 1 rule",
         ]
         assert len(server.requests) == 2
         assert all(b"trial" in request.body for request in server.requests)

@@ -134,7 +134,8 @@ def _test(console: Console, job: Job, wanted: list[str] | None, *, as_json: bool
         return 4 if failed else 0
     for about in told:
         outcome = "arrived" if about["arrived"] else f"did not arrive: {about['reason']}"
-        rules = f"hears of {about['rules']} rules" if about["rules"] else "no rule is told to it"
+        heard = about["rules"]
+        rules = f"hears of {heard} rule{'s' * (heard != 1)}" if heard else "no rule is told to it"
         console.print(f"{about['target']} ({about['kind']}): {outcome}; {rules}", markup=False)
     return 4 if failed else 0
 
