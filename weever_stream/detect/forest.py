@@ -29,7 +29,8 @@ __all__ = ["Forest"]
 
 _GATHERED = 1 << 15
 """Single rows are probed against every run, so when they settle they are joined with all runs of so few rows."""
-_NO_GATES: Ints = np.empty(0, np.int64)
+_ALL_GATES: Ints = np.full(1, -1, np.int64)
+"""Rows that all pass all gates store none."""
 _RATIO = 3
 """A run is merged with the next larger one unless that is at least so many times as large."""
 
@@ -117,16 +118,17 @@ class Forest:
         self.runs, self._largest_first = runs, tuple(reversed(runs))
 
     def open_gates(self, side: int) -> Iterator[Ints]:
-        """Of each part the gates of a side that some row passes, as words of bits; the dead are asked too."""
+        """Of each part with rows the gates of a side that some row passes, as words of bits; the dead are asked too."""
         for part in self:
             if isinstance(part, Tail):
                 entries = part.entries(side)
-                words = np.bitwise_or.reduce(entries.gates) if len(entries) else _NO_GATES
+                rows, words = len(entries), np.bitwise_or.reduce(entries.gates)
             else:
                 tree = part.trees[side]
-                words = tree.open_gates() if tree is not None else _NO_GATES
-            if len(words):
-                yield words
+                assert tree is not None, "gates are stored with the rows"
+                rows, words = tree.n, tree.open_gates()
+            if rows:
+                yield words if len(words) else _ALL_GATES
 
     def fits_tail(self, rows: int) -> bool:
         """Whether so many new rows go to the tail."""
