@@ -1,0 +1,1 @@
+"""Finding rules: the denial constraints that a table obeys."""
