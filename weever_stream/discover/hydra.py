@@ -16,16 +16,17 @@ import numpy as np
 
 from weever_stream.discover.completion import Completion
 from weever_stream.discover.evidence import Evidence
-from weever_stream.discover.inversion import invert
-from weever_stream.discover.logic import distinct, without_implied
+from weever_stream.discover.inversion import Inversion
+from weever_stream.discover.logic import without_implied
 from weever_stream.discover.sampling import sample_focused, sample_random
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weever_stream.discover.predicates import Space
+    from weever_stream.index.arrays import Ints
 
-__all__ = ["Budget", "Outcome", "Progress", "find_rules"]
+__all__ = ["SCANNED", "Budget", "Outcome", "Progress", "find_rules", "scan"]
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Told the phase, how much of it is done, and how much there is."""
@@ -34,6 +35,8 @@ SCANNED = 60_000_000
 LISTED = 400_000_000
 """Pairs at most that one set may take to settle."""
 _STEP = 1 << 23
+_MARKS = 40_000_000
+"""Rules times predicates that are held at most: a table with more minimal rules gets those of fewer predicates."""
 _SHALLOWER = (6, 5, 4, 3, 2, 1)
 """Predicates of a rule at most, where a search for more takes too long."""
 
@@ -61,8 +64,10 @@ class Outcome:
 
     rules: NDArray[np.bool_]
     evidence: Evidence
+    weighed: tuple[NDArray[np.uint8], Ints]
+    """Outcomes with their numbers of pairs: of all pairs, or of the random ones."""
     exact: bool
-    """Whether these are all minimal rules of the table (of up to `most` predicates, where that was limited)."""
+    """Whether these are all minimal rules of the table, of as many predicates as were asked for."""
     most: int | None
     """The largest number of predicates looked for; None: no limit."""
     undecided: int
@@ -70,6 +75,8 @@ class Outcome:
     complete: bool
     """Whether the evidence is that of every pair."""
     rounds: int = 1
+    limited: bool = False
+    """Whether `most` was lowered for want of time or room."""
 
 
 def find_rules(
@@ -88,16 +95,19 @@ def find_rules(
     evidence = Evidence(space)
     nothing = np.zeros((0, len(space.predicates)), np.bool_)
     if space.rows < 2 or not space.predicates:
-        return Outcome(nothing, evidence, True, most, 0, complete=True)
+        return Outcome(nothing, evidence, evidence.outcomes(), True, most, 0, complete=True)
     if space.rows * (space.rows - 1) // 2 <= scanned:
-        complete = _scan(space, evidence, budget, tell)
+        complete = scan(space, evidence, budget, tell)
         if complete:
-            rules, most, done = _inverted(space, evidence, most, budget, tell)
-            return Outcome(without_implied(space, rules), evidence, done, most, 0, complete=True)
+            rules, reached, done = _inverted(space, evidence, most, budget, tell)
+            rules = without_implied(space, rules)
+            exact = done and reached == most
+            weighed = evidence.outcomes()
+            return Outcome(rules, evidence, weighed, exact, reached, 0, complete=True, limited=reached != most)
     return _hydra(space, evidence, most, sample, seed, budget, tell, listed)
 
 
-def _scan(space: Space, evidence: Evidence, budget: Budget, tell: Progress) -> bool:
+def scan(space: Space, evidence: Evidence, budget: Budget, tell: Progress) -> bool:
     """Looks at every pair; false if time ended before."""
     rows = space.rows
     # Rows that are alike lie together, which makes the outcomes of a block alike.
@@ -132,10 +142,10 @@ def _hydra(
     focus = budget.share(0.2)
     sample_focused(space, evidence, chance, focus.go_on)
     completion = Completion(space, evidence, sampled, listed, chance, budget.go_on)
-    rounds = 0
+    rounds, reached = 0, most
     while True:
         rounds += 1
-        rules, most, done = _inverted(space, evidence, most, budget, tell)
+        rules, reached, done = _inverted(space, evidence, reached, budget, tell)
         # A candidate and its exchange stand or fall together, and trivial ones need no look at the data.
         rules = without_implied(space, rules)
         waiting = completion.open(rules)
@@ -146,7 +156,9 @@ def _hydra(
     if len(waiting):
         known = {row.tobytes() for row in waiting}
         rules = rules[[row.tobytes() not in known for row in rules]]
-    return Outcome(rules, evidence, done and not len(waiting), most, len(waiting), complete=False, rounds=rounds)
+    exact = done and reached == most and not len(waiting)
+    limited = reached != most
+    return Outcome(rules, evidence, sampled, exact, reached, len(waiting), False, rounds, limited)
 
 
 def _inverted(
@@ -154,17 +166,20 @@ def _inverted(
 ) -> tuple[NDArray[np.bool_], int | None, bool]:
     """The minimal rules of the evidence, of fewer predicates where there is no time for all; and whether it ended."""
     outcomes, _ = evidence.outcomes()
+    search = Inversion(space, outcomes)
     deepest = len(space.comparisons) if most is None else most
     tries = [most, *(depth for depth in _SHALLOWER if depth < deepest)]
+    room = max(10_000, _MARKS // len(space.predicates))
+    partial: list[NDArray[np.bool_]] = []
     for at, depth in enumerate(tries):
-        tell("inverting evidence", 0, 0)
-        slice_ = budget.share(0.3 if at + 1 < len(tries) else 1.0)
-
-        def go_on(rules: int, slice_: Budget = slice_) -> bool:
+        part = budget.share(0.3 if at + 1 < len(tries) else 1.0)
+        search.start(depth)
+        found, rules = [np.zeros((0, len(space.predicates)), np.bool_)], 0
+        while not search.done and part.go_on() and rules <= room:
             tell(f"inverting evidence, {rules:,} candidates", 0, 0)
-            return slice_.go_on()
-
-        rules, done = invert(space, outcomes, depth, go_on)
-        if done:
-            return rules, depth, True
-    return distinct(space, rules), tries[-1], False
+            found.append(search.step())
+            rules += len(found[-1])
+        if search.done:
+            return np.concatenate([*partial, *found]), depth, True
+        partial += found
+    return np.concatenate(partial), tries[-1], False

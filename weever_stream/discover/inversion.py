@@ -19,8 +19,6 @@ import numpy as np
 from numba import njit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from weever_stream.discover.predicates import Space
@@ -34,53 +32,49 @@ _LOOKED_AT = 48
 """Evidences among which the one with the fewest ways to hit it is chosen."""
 
 
-def invert(
-    space: Space,
-    outcomes: NDArray[np.uint8],
-    most: int | None = None,
-    go_on: Callable[[int], bool] | None = None,
-) -> tuple[NDArray[np.bool_], bool]:
-    """The minimal rules of some evidences, a row of predicates each; and whether the search was finished.
+def invert(space: Space, outcomes: NDArray[np.uint8], most: int | None = None) -> NDArray[np.bool_]:
+    """The minimal rules of some evidences, a row of predicates each. A rule and its exchange are both found.
 
-    `most` is the largest number of predicates in a rule. `go_on` is asked now and then with the rules found so far.
-    A rule and its exchange are both found.
+    `most` is the largest number of predicates in a rule.
     """
-    search = Inversion(space, outcomes, most)
-    found: list[NDArray[np.bool_]] = []
-    rules = 0
+    search = Inversion(space, outcomes)
+    search.start(most)
+    found = [np.zeros((0, len(space.predicates)), np.bool_)]
     while not search.done:
         found.append(search.step())
-        rules += len(found[-1])
-        if go_on is not None and not search.done and not go_on(rules):
-            break
-    every = np.concatenate(found) if found else np.zeros((0, len(space.predicates)), np.bool_)
-    return every, search.done
+    return np.concatenate(found)
 
 
 class Inversion:
-    """The search, and where it stands."""
+    """The search, and where it stands. Every rule that it finds is minimal, also if it is not gone on with."""
 
-    def __init__(self, space: Space, outcomes: NDArray[np.uint8], most: int | None = None) -> None:
-        self._predicates = len(space.predicates)
-        lacking = ~space.satisfied(outcomes)
-        depth = min(len(space.comparisons), self._predicates if most is None else most)
-        self._most = depth
-        self._hit = bits_of(np.ascontiguousarray(lacking.T))
-        self._lacks = bits_of(lacking)
+    def __init__(self, space: Space, outcomes: NDArray[np.uint8]) -> None:
+        self._predicates, self._comparisons = len(space.predicates), len(space.comparisons)
+        self._evidences = len(outcomes)
+        satisfied = space.satisfied(outcomes)
+        self._hit = bits_of(~satisfied.T)
+        self._lacks = bits_of(~satisfied)
         self._group = space.comparison_of
         self._weaker_at, self._weaker = _weaker(space)
+        self.start(None)
+
+    def start(self, most: int | None) -> None:
+        """Begins anew, for rules of at most so many predicates."""
+        depth = self._comparisons if most is None else min(most, self._comparisons)
+        self._most = depth
         evidence_words, words = self._hit.shape[1], self._lacks.shape[1]
         self._chosen = np.zeros(depth + 1, np.int64)
         self._candidates = np.zeros((depth + 1, words), np.uint64)
         self._candidates[0] = bits_of(np.ones((1, self._predicates), np.bool_))[0]
         self._todo = np.zeros((depth + 1, words), np.uint64)
         self._open = np.zeros((depth + 1, evidence_words), np.uint64)
-        self._open[0] = bits_of(np.ones((1, len(outcomes)), np.bool_))[0]
+        self._open[0] = bits_of(np.ones((1, self._evidences), np.bool_))[0]
+        # Zeros cost no memory until they are written: only depths that are reached count.
         self._critical = np.zeros((depth + 1, depth + 1, evidence_words), np.uint64)
         self._entered = np.zeros(depth + 1, np.bool_)
         self._depth = 0
-        # Steps between two looks at a clock: some tenths of a second.
-        self._steps = max(1000, int(2e8 / ((1 + depth / 2) * max(8, evidence_words))))
+        # Steps between two looks at a clock: a tenth of a second or so.
+        self._steps = max(200, int(2e8 / ((1 + min(depth, 8)) * max(8, evidence_words))))
 
     @property
     def done(self) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from weever_stream.discover.predicates import Space
 
-__all__ = ["closures", "distinct", "exchange", "without_implied"]
+__all__ = ["closures", "distinct", "exchange", "most_general", "without_implied"]
 
 
 def exchange(space: Space, rules: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -54,6 +54,11 @@ def without_implied(space: Space, rules: NDArray[np.bool_]) -> NDArray[np.bool_]
     rules = distinct(space, rules)
     if all(one.left.name == one.right.name for one in space.comparisons) or not len(rules):
         return rules
+    return most_general(space, rules)
+
+
+def most_general(space: Space, rules: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Of rules that are distinct those that no other implies, by whatever law."""
     closed, sound = closures(space, rules)
     rules, closed = rules[sound], closed[sound]
     kept = _not_implied(bits_of(rules), bits_of(exchange(space, rules)), ~bits_of(closed))

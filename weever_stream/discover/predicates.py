@@ -146,11 +146,12 @@ class Space:
 
     def satisfied(self, outcomes: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Which predicates (columns) hold for some outcomes of all comparisons (rows)."""
-        bits = np.array([0, 1, 2, 4], np.int64)[outcomes[:, self.comparison_of]]
-        unordered = np.array([not self.comparisons[at].ordered for at in self.comparison_of], np.bool_)
-        ops = np.where(unordered & (self.ops == Op.NE.value), LESS | 4, self.ops)
-        held: NDArray[np.bool_] = (bits & ops[None, :]) != 0
-        return held
+        held = np.empty((len(self.predicates), len(outcomes)), np.bool_)
+        columns = np.ascontiguousarray(outcomes.T)
+        for number, (at, op) in enumerate(zip(self.comparison_of, self.ops, strict=True)):
+            told = np.array([False, op & 1, op & 2, op & 4], np.bool_)
+            np.take(told, columns[at], out=held[number])
+        return held.T
 
     def rule(self, numbers: Iterable[int], name: str = "found", description: str | None = None) -> BoundRule:
         """The rule that denies some predicates together, ready to be counted."""
