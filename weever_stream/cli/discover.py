@@ -93,7 +93,7 @@ def discover(
     if output is None or str(output) != "-":
         with opened(None) as out:
             _tell(found, form, out)
-    raise typer.Exit(0 if found.exact or (error and not any("no time" in note for note in found.notes)) else _NOT_ALL)
+    raise typer.Exit(0 if found.in_time else _NOT_ALL)
 
 
 def _tell(found: Discovery, form: Format, out: IO[bytes]) -> None:

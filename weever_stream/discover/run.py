@@ -93,6 +93,8 @@ class Discovery:
     """All minimal rules that were found."""
     exact: bool
     """Whether these are all minimal rules of the space."""
+    in_time: bool = True
+    """Whether no budget ended the work."""
     notes: tuple[str, ...] = field(default=())
     """What was left out, and why."""
 
@@ -122,6 +124,7 @@ class Discovery:
             "columns": list(self.columns),
             "found": self.total,
             "exact": self.exact,
+            "in_time": self.in_time,
             "notes": list(self.notes),
             "rules": [one.as_json() for one in self.rules],
         }
@@ -175,7 +178,8 @@ def discover(
     found = tuple(_counted(space, outcome.rules[chosen], [interest[at] for at in chosen], say))
     notes = tuple(_notes(space, outcome, error))
     used = tuple(space.exact.table.column_names)
-    return Discovery(name, space.rows, used, found, len(order), outcome.exact, notes)
+    in_time = not outcome.limited and not outcome.undecided and (outcome.exact or bool(error))
+    return Discovery(name, space.rows, used, found, len(order), outcome.exact, in_time, notes)
 
 
 def _table(data: Any, columns: Sequence[str] | None, null_values: tuple[str, ...]) -> tuple[str, pa.Table]:
@@ -269,10 +273,10 @@ def _notes(space: Space, outcome: Outcome, error: float) -> Iterator[str]:
     for column, why in space.skipped.items():
         yield f"column {column} was left out: {why}"
     if outcome.limited and outcome.most is not None:
-        yield f"rules of more than {outcome.most} predicates were not all looked for: there was no time, or too many of them"
+        yield f"rules of more than {outcome.most} predicates were not all looked for: no time or no room"
     if outcome.undecided:
-        yield f"{outcome.undecided:,} candidates hold on the sample and were left out: there was no time to check them"
+        yield f"{outcome.undecided:,} candidates hold on the sample and were left out: no time to check them"
     elif not outcome.exact and not error:
-        yield "not every rule was found: there was no time"
+        yield "not every rule was found: no time"
     if error and not outcome.complete:
         yield "candidates come from a sample of the pairs; their counts are exact"
