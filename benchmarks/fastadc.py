@@ -1,8 +1,8 @@
-"""Desbordante's FastADC on a Parquet file, as a process of its own: `python benchmarks/fastadc.py DATA COLUMNS OUTPUT`.
+"""Desbordante's FastADC on a Parquet file, as a process of its own: `fastadc.py DATA COLUMNS OUTPUT SHARD`.
 
 It may run in another environment than ours: it needs the packages desbordante, pandas and pyarrow, and nothing of this
 repository. The rules go to OUTPUT, a line each; what it cost goes to standard output as JSON. The clock starts when the
-table is in memory. No predicates across columns, no error.
+table is in memory. No predicates across columns, no error. SHARD is its shard_length: 350 by default, 0 for one shard.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import desbordante
 import pandas
 
 if __name__ == "__main__":
-    data, columns, output = sys.argv[1:]
+    data, columns, output, shard = sys.argv[1:]
     frame = pandas.read_parquet(data, columns=columns.split(","))
     algorithm = desbordante.dc.algorithms.FastADC()
     began = process_time()
     algorithm.load_data(table=frame)
-    algorithm.execute(allow_cross_columns=False, evidence_threshold=0.0)
+    algorithm.execute(allow_cross_columns=False, evidence_threshold=0.0, shard_length=int(shard))
     rules = [str(rule) for rule in algorithm.get_dcs()]
     spent = process_time() - began
     Path(output).write_text("\n".join(rules), encoding="utf-8")

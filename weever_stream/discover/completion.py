@@ -42,7 +42,9 @@ _SCAN, _LIST = 8.0, 60.0
 """Nanoseconds for a pair that is scanned in a group, and for one that is listed from the tree."""
 _SORT, _SWEEP, _TREE = 80.0, 400.0, 4000.0
 """Nanoseconds for a row to sort it into groups, to count it in a sweep, and to probe the tree with it."""
-_THOUGHT = 50_000.0
+_INVERSION = 5e8
+"""Nanoseconds above which a set is not settled before new evidence has been inverted."""
+_THOUGHT = 100_000.0
 """Nanoseconds to see whether settled sets decide a rule together."""
 _SOME = 1 << 17
 """Pairs taken in of a candidate that is broken by too many."""
@@ -75,12 +77,14 @@ class Completion:
         return rules[self._settled.undecided(rules)]
 
     def settle(self, rules: NDArray[np.bool_]) -> None:
-        """Settles sets until every rule is decided or was seen to be broken, or until there is no more time."""
+        """Settles sets until every rule is decided or was seen to be broken, until it is better to invert what was
+        seen on the way, or until there is no more time.
+        """
         alive, boxes = np.ones(len(rules), np.bool_), self._settled.boxes(rules)
         ways = _ways(rules)
         waiting = [(self._cost(some) / len(decides), len(some), some) for some, decides in ways.items()]
         heapify(waiting)
-        fresh = True
+        fresh, known = True, self._evidence.distinct
         while waiting and alive.any() and self._go_on():
             score, size, some = heappop(waiting)
             decides = int(alive[ways[some]].sum())
@@ -96,6 +100,8 @@ class Completion:
                 fresh = False
                 heappush(waiting, (score, size, some))
                 continue
+            if cost > _INVERSION and self._evidence.distinct > known:
+                return  # what was seen since may have broken those that are left: cheaper to invert again
             if self._take(some):
                 alive &= self._settled.missed_by_last(boxes)
                 fresh = True

@@ -31,7 +31,7 @@ Way = Literal["within", "other", "back", "forth"]
 _WAYS: tuple[Way, ...] = ("within", "other", "back", "forth")
 _AT_ONCE = 1 << 16
 """Pairs of one focused step."""
-_LEAST_YIELD = 2e-4
+_LEAST_YIELD = 3e-5
 """New evidences a pair, below which a way is given up."""
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numba import njit
 
 from weever_stream.discover.predicates import ACROSS
 
@@ -64,39 +65,67 @@ class Settled:
 
     def undecided(self, rules: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Marks the rules that are not decided."""
-        waiting = np.ones(len(rules), np.bool_)
-        if not len(self._boxes):
-            return waiting
-        for at, box in enumerate(self.boxes(rules)):
-            name = box.tobytes()
-            if name in self._decided or self._split(box):
-                self._decided.add(name)
-                waiting[at] = False
-        return waiting
+        boxes = self.boxes(rules)
+        names = [box.tobytes() for box in boxes]
+        waiting = np.array([name not in self._decided for name in names], np.bool_)
+        decided: NDArray[np.bool_] = _decided(boxes, waiting, self._boxes)
+        self._decided.update(names[at] for at in np.flatnonzero(decided))
+        return waiting & ~decided
 
-    def _split(self, box: NDArray[np.uint8]) -> bool:
-        """Whether settled sets hold all parts of a box."""
-        parts, looked = [(box, self._boxes)], 0
-        while parts:
-            box, near = parts.pop()
+
+@njit(cache=True, nogil=True)
+def _decided(boxes, asked, settled):
+    """Marks the boxes, of those asked for, that lie in the union of settled ones."""
+    width = boxes.shape[1]
+    parts = np.zeros((_PARTS + 2, width), np.uint8)
+    found = np.zeros(boxes.shape[0], np.bool_)
+    for at in range(boxes.shape[0]):
+        if not asked[at]:
+            continue
+        parts[0] = boxes[at]
+        depth, looked, held = 1, 0, True
+        while depth and held:
+            depth -= 1
             looked += 1
-            near = near[((near & box) != 0).all(1)]
-            missing = (box & ~near) != 0
-            misses = missing.sum(1)
-            if not len(near) or looked > _PARTS:
-                return False
-            best = int(misses.argmin())
-            if not misses[best]:
-                continue
-            at = int(missing[best].argmax())
-            if box[at] & 8:  # a null there is in no settled set that makes the comparison
-                able = np.flatnonzero(~(missing & (box & 8 != 0)[None, :]).any(1))
-                if not len(able):
-                    return False
-                best = int(able[misses[able].argmin()])
-                at = int(missing[best].argmax())
-            inside, outside = box.copy(), box.copy()
-            inside[at] &= near[best, at]
-            outside[at] &= ~near[best, at]
-            parts += [(inside, near), (outside, near)]
-        return True
+            box = parts[depth].copy()
+            best, where = _nearest(box, settled)
+            if best < 0 or looked > _PARTS:
+                held = False
+            elif where >= 0:
+                # the part inside the nearest one, which is closer to it, and the part outside
+                parts[depth] = box
+                parts[depth, where] = box[where] & ~settled[best, where]
+                parts[depth + 1] = box
+                parts[depth + 1, where] = box[where] & settled[best, where]
+                depth += 2
+        found[at] = held
+    return found
+
+
+@njit(inline="always")
+def _nearest(box, settled):
+    """The settled box that overlaps a box and misses it in the fewest comparisons; one of those, or -1 for none.
+
+    A part of a box that holds a null lies in no settled set that makes the comparison: such a set cannot help.
+    """
+    best, fewest, where = -1, box.shape[0] + 1, -1
+    for other in range(settled.shape[0]):
+        misses, first = 0, -1
+        for at in range(box.shape[0]):
+            if not box[at] & settled[other, at]:
+                misses = box.shape[0] + 1
+                break
+            if box[at] & ~settled[other, at]:
+                misses += 1
+                if first < 0:
+                    first = at
+                if box[at] & 8:
+                    misses = box.shape[0] + 1
+                    break
+                if misses >= fewest:
+                    break
+        if misses < fewest:
+            best, fewest, where = other, misses, first
+            if not misses:
+                break
+    return best, where
