@@ -17,17 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from weever_stream.detect import Deltas, Detector, Violation, Violations
+    from weever_stream.discover import Discovery, discover
     from weever_stream.errors import WeeverError
     from weever_stream.rules import Rule, RuleFile, fd, order, parse_rule, read_rules, unique
 
 __all__ = [
     "Deltas",
     "Detector",
+    "Discovery",
     "Rule",
     "RuleFile",
     "Violation",
     "Violations",
     "WeeverError",
+    "discover",
     "fd",
     "order",
     "parse_rule",
@@ -37,6 +40,7 @@ __all__ = [
 
 _HOMES = {
     "detect": ("Deltas", "Detector", "Violation", "Violations"),
+    "discover": ("Discovery", "discover"),
     "errors": ("WeeverError",),
     "rules": ("Rule", "RuleFile", "fd", "order", "parse_rule", "read_rules", "unique"),
 }

@@ -62,7 +62,10 @@ class _Dictionary:
 
 
 class ExactCodes:
-    """Codes of a table's columns, made when first asked for and kept. Safe to ask from several threads."""
+    """Codes of a table's columns, made when first asked for and kept. Safe to ask from several threads.
+
+    Rules that it was not made for may be asked too, if they compare only columns that those rules compare.
+    """
 
     def __init__(self, table: pa.Table, rules: Sequence[BoundRule]) -> None:
         self.table = table
@@ -109,7 +112,7 @@ class ExactCodes:
     def grouping(self, pairs: Sequence[TypedPredicate]) -> Grouping | None:
         """The rows that have such a key, sorted by it, where several rules can share the work."""
         at = _equalities(pairs)
-        if not at or self._members[at] < _FAMILY or any(left != right for left, right, _ in at):
+        if not at or self._members.get(at, 0) < _FAMILY or any(left != right for left, right, _ in at):
             return None
         with self._lock:
             if at not in self._groupings:

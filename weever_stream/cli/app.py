@@ -25,6 +25,7 @@ VERBS = (
     "state",
     "alerts",
     "check",
+    "discover",
     "validate",
     "explain",
     "convert",

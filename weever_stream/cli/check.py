@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weever_stream.check import Report
     from weever_stream.check.engine import Progress
 
-__all__ = ["Form", "Mode", "check"]
+__all__ = ["Form", "Mode", "check", "progress_bar"]
 
 _SHOWN = 20
 """Violations that text shows per rule."""
@@ -89,7 +89,7 @@ def check(
         rules = rules.select(rule)
     if limit is None and form is Form.TEXT:
         limit = _SHOWN
-    with _progress(progress and sys.stderr.isatty()) as tell:
+    with progress_bar(progress and sys.stderr.isatty()) as tell:
         report = check_table(
             rules,
             data or None,
@@ -116,7 +116,7 @@ def _write(report: Report, form: Form, out: IO[bytes], to_terminal: bool) -> Non
 
 
 @contextmanager
-def _progress(wanted: bool) -> Iterator[Progress | None]:
+def progress_bar(wanted: bool) -> Iterator[Progress | None]:
     """A bar on stderr that tells the phase; gone when the check is done."""
     if not wanted:
         yield None

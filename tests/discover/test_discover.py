@@ -1,0 +1,173 @@
+"""`discover` and `weever discover`: what comes out is a rule file that `check` finds no fault with.
+
+Catches a rule that is found and does not hold, a file that cannot be read back, a wrong count or error, an approximate
+rule that brute force does not know, a column or a limit that is passed over in silence, and exit codes.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as csv
+import pytest
+
+from tests.discover.brute import Brute
+from weever_stream import discover as called_by_the_package
+from weever_stream import parse_rule
+from weever_stream.check import check
+from weever_stream.cli import run
+from weever_stream.discover import discover, hydra
+from weever_stream.discover.approximate import find_approximate
+from weever_stream.discover.predicates import Options, space_of
+from weever_stream.errors import DataError
+from weever_stream.rules import read_rules
+
+TAX = """name,date,ssn,num,ms,ch,ph,st,zip,sal,rate,txa,stx,ctx
+Sadam,20140410,719975883,1448,S,Y,6059466,CO,80612,32000,1.24,3000,400,2000
+Duparc,20140224,303975883,1401,M,N,5872027,CO,80612,50000,1.42,1500,0,0
+Hannen,20140413,701178073,1486,M,N,1638673,ND,58671,30000,1.21,3400,0,0
+Beke,20130403,801350874,1386,M,Y,6192334,UT,84308,55000,2.04,1300,0,40
+Sadam,20140329,719975883,1427,S,N,6059466,CO,80612,7500,1.21,0,50,0
+Hannen,20130404,701178073,1386,S,Y,1638673,ND,58671,6500,0.24,900,0,1000
+Motwani,20150324,970122634,1547,M,N,8484643,CO,80209,95000,2.85,1100,0,0
+"""
+HOLD = [
+    "t.ssn = s.ssn and t.name != s.name",
+    "t.zip = s.zip and t.st != s.st",
+    "t.txa > s.txa and t.sal < s.sal and t.rate > s.rate",
+    "t.ssn = s.ssn and t.date < s.date and t.num >= s.num",
+]
+
+
+@pytest.fixture
+def tax(tmp_path: Path) -> Path:
+    path = tmp_path / "tax.csv"
+    path.write_text(TAX)
+    return path
+
+
+def dirty(rows: int = 300, seed: int = 3) -> pa.Table:
+    """zip determines city, rate rises with salary within a city, with some wrong values."""
+    chance = np.random.default_rng(seed)
+    zips = chance.integers(0, 30, rows)
+    city = zips // 3
+    salary = chance.integers(0, 200, rows)
+    rate = salary // 20 + city % 3
+    wrong = chance.choice(rows, 3, replace=False)
+    city[wrong] = 99
+    return pa.table({"zip": zips, "city": city, "salary": salary, "rate": rate})
+
+
+@pytest.mark.parametrize("deny", HOLD)
+def test_the_rules_of_the_running_example_are_found_or_implied(tax: Path, deny: str) -> None:
+    table = csv.read_csv(tax)
+    space = space_of(table, Options())
+    found = hydra.find_rules(space)
+    from weever_stream.discover.logic import closures, exchange
+
+    marks = np.zeros((1, len(space.predicates)), np.bool_)
+    for p in parse_rule(deny).predicates:
+        marks[0, space.number[p.left, p.op, p.right]] = True
+    closed, _ = closures(space, marks)
+    both = np.concatenate([found.rules, exchange(space, found.rules)])
+    assert (~(both & ~closed[0]).any(1)).any()
+
+
+def test_every_rule_found_is_read_back_and_has_no_violation(tax: Path, tmp_path: Path) -> None:
+    found = called_by_the_package(tax, top=None, max_predicates=3)
+    file = tmp_path / "rules.yaml"
+    found.write(file)
+    rules = read_rules(file)
+    assert len(rules.rules) == len(found.rules) == found.total > 100
+    report = check(rules, tax, mode="count")
+    assert sum(result.violations for result in report.results) == 0
+    assert [one.rule.fingerprint for one in found.rules] == [rule.fingerprint for rule in rules.rules]
+
+
+def test_the_command_writes_rules_that_check_accepts(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = dirty()
+    clean = table.filter(pc.less(table["city"], 99))
+    csv.write_csv(clean, "pay.csv")
+    assert run(["discover", "pay.csv", "-o", "rules.yaml", "--seconds", "0"]) == 0
+    told = capfd.readouterr().out
+    assert "zip determines city" in told
+    assert run(["validate", "rules.yaml"]) == 0
+    assert run(["check", "rules.yaml", "pay.csv", "--mode", "count"]) == 0
+    capfd.readouterr()
+    assert run(["discover", "pay.csv", "--format", "json", "--columns", "zip,city"]) == 0
+    as_json = json.loads(capfd.readouterr().out)
+    assert as_json["exact"] is True
+    assert as_json["columns"] == ["zip", "city"]
+    assert {"t.zip = s.zip and t.city != s.city"} <= {one["deny"] for one in as_json["rules"]}
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path, tax: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["discover", str(tmp_path / "nothing.csv")]) == 3
+    assert run(["discover", str(tax), "--columns", "zap"]) == 3
+    assert "there is no column zap" in capfd.readouterr().err
+    with pytest.raises(DataError, match="no share"):
+        discover(tax, error=1.5)
+
+
+def test_what_was_left_out_is_said() -> None:
+    table = pa.table({"a": [1, 2, 3], "empty": pa.nulls(3, pa.int64()), "list": [[1], [2], [3]], "one": [1, 1, 1]})
+    found = discover(table, top=None)
+    assert any("empty was left out: it has no value" in note for note in found.notes)
+    assert any("list was left out" in note for note in found.notes)
+    assert {one.words for one in found.rules} >= {"a is unique", "one is the same in all rows"}
+    assert "rules are about two" in discover(table.slice(0, 1)).notes[0]
+
+
+def test_three_hundred_columns_end_in_their_budget() -> None:
+    chance = np.random.default_rng(0)
+    table = pa.table({f"c{at}": chance.integers(0, 5, 60) for at in range(300)})
+    found = discover(table, cross=False, seconds=3, top=5)
+    assert not found.exact
+    assert not found.in_time
+    assert any("no time" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("error", [0.01, 0.05])
+def test_approximate_rules_are_those_of_brute_force(error: float) -> None:
+    table = dirty(40).select(["zip", "city", "rate"])
+    space = space_of(table, Options(cross=False))
+    found = find_approximate(space, error, most=2)
+    brute = Brute(space, table)
+    pairs = brute.counts
+
+    def share(some: tuple[int, ...]) -> float:
+        wanted = sum(1 << at for at in some)
+        return sum(count for seen, count in pairs.items() if seen & wanted == wanted) / pairs.total()
+
+    size = len(space.predicates)
+    valid = [some for k in (1, 2) for some in combinations(range(size), k) if share(some) <= error]
+    valid = [some for some in valid if len({int(space.comparison_of[at]) for at in some}) == len(some)]
+    canonical = {brute.canonical(sum(1 << at for at in some)) for some in valid}
+    general = {one for one in canonical if not any(c != one and brute._implies(c, one) for c in canonical)}
+    assert {brute.canonical(sum(1 << int(at) for at in np.flatnonzero(rule))) for rule in found.rules} == general
+
+
+def test_a_dirty_table_yields_its_rules_with_exact_counts_and_examples() -> None:
+    table = dirty()
+    assert not any(one.words == "zip determines city" for one in discover(table, top=None, max_predicates=3).rules)
+    found = discover(table, error=0.002, top=None, max_predicates=3)
+    one = next(one for one in found.rules if one.words == "zip determines city")
+    counted = check([parse_rule("t.zip = s.zip and t.city != s.city")], table, mode="count").results[0]
+    assert (one.violations, one.rows_involved) == (counted.violations, counted.rows_involved)
+    assert one.violations > 0
+    assert one.error == pytest.approx(2 * one.violations / (300 * 299))
+    assert one.error <= 0.002
+    rows = table.to_pylist()
+    for left, right in one.examples:
+        assert right is not None
+        assert rows[left - 1]["zip"] == rows[right - 1]["zip"]
+        assert rows[left - 1]["city"] != rows[right - 1]["city"]
+    assert not discover(table, error=0.002, error_rows=0.0, top=None, max_predicates=1).rules

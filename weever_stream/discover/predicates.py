@@ -1,0 +1,315 @@
+"""The predicate space: every comparison that a rule to be found may make, numbered.
+
+A *comparison* is a pair of operands (`t.A` with `s.B`, or two columns of one row) together with the operators it may
+take: all six where the values have an order that means something (numbers, dates, times), `=` and `!=` for text and
+booleans, unless order of text is asked for. A predicate is a comparison with one of its operators; its number is its
+place in every set of predicates. Two columns meet where their types match and enough values are shared.
+
+A pair of rows has one *outcome* for each comparison: less, equal, greater, or none of them, because a value is null and
+then no operator is satisfied. Cost: one pass a column, and one count of shared values for each two columns of a type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from weever_stream.check.exact import ExactCodes
+from weever_stream.check.keys import ranks
+from weever_stream.rules import Column, ColumnType, Op, Predicate, bind, common_type, make_rule, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from weever_stream.index.arrays import Ints
+    from weever_stream.rules import BoundRule
+
+__all__ = [
+    "ACROSS",
+    "EQUAL",
+    "GREATER",
+    "LEFT",
+    "LESS",
+    "NOTHING",
+    "RIGHT",
+    "Comparison",
+    "Options",
+    "Space",
+    "space_of",
+]
+
+NOTHING, LESS, EQUAL, GREATER = 0, 1, 2, 3
+"""Outcomes of a comparison. Without an order every difference counts as LESS."""
+ACROSS, LEFT, RIGHT = 0, 1, 2
+"""Where a comparison's operands stand: one on each row, both on t, both on s."""
+_ORDERED = (Op.LT, Op.LE, Op.EQ, Op.GE, Op.GT, Op.NE)
+_UNORDERED = (Op.EQ, Op.NE)
+_DIGITS = 76
+"""Digits that rules can compare."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a space holds besides the comparisons of each column with itself."""
+
+    columns: tuple[str, ...] | None = None
+    """Only these; None: all."""
+    order_text: bool = False
+    cross: bool = True
+    shared: float = 0.3
+    """The share of values that two columns must have in common to be compared with each other."""
+    one_row: bool = False
+    """Whether two columns of one row are compared too."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two operands, the operators between them, and the type in which they are compared."""
+
+    left: Column
+    right: Column
+    ops: tuple[Op, ...]
+    domain: ColumnType
+
+    @property
+    def where(self) -> int:
+        """`ACROSS`, `LEFT` or `RIGHT`."""
+        if self.left.row != self.right.row:
+            return ACROSS
+        return LEFT if self.left.row == "t" else RIGHT
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it can tell less from greater."""
+        return self.ops is _ORDERED or len(self.ops) > len(_UNORDERED)
+
+
+@dataclass(frozen=True)
+class Space:
+    """Comparisons and predicates of one table, with the codes that tell the outcomes."""
+
+    comparisons: tuple[Comparison, ...]
+    codes: NDArray[np.int32]
+    """One row for each (column, type): dense ranks that compare as the values do; -1 for null."""
+    programs: NDArray[np.int32]
+    """For each comparison: its left row of codes, its right row, where it stands, whether it is ordered."""
+    exact: ExactCodes
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Columns that take no part, and why."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table."""
+        return int(self.exact.table.num_rows)
+
+    @cached_property
+    def predicates(self) -> tuple[Predicate, ...]:
+        """All predicates; the place of each is its number."""
+        return tuple(Predicate(one.left, op, one.right) for one in self.comparisons for op in one.ops)
+
+    @cached_property
+    def comparison_of(self) -> Ints:
+        """The comparison that each predicate makes."""
+        return np.repeat(np.arange(len(self.comparisons)), [len(one.ops) for one in self.comparisons])
+
+    @cached_property
+    def ops(self) -> Ints:
+        """The operator of each predicate, as its bits."""
+        return np.array([predicate.op.value for predicate in self.predicates], np.int64)
+
+    @cached_property
+    def number(self) -> dict[tuple[Column, Op, Column], int]:
+        """The number of each predicate, by its parts."""
+        return {(p.left, p.op, p.right): at for at, p in enumerate(self.predicates)}  # type: ignore[misc]
+
+    @cached_property
+    def exchanged(self) -> Ints:
+        """For each predicate the one that says the same with t and s exchanged."""
+        return np.array([self.number[_exchanged(predicate)] for predicate in self.predicates], np.int64)
+
+    @cached_property
+    def turned(self) -> Ints:
+        """For each comparison the one that it becomes when t and s are exchanged."""
+        first = np.searchsorted(self.comparison_of, np.arange(len(self.comparisons)))
+        return self.comparison_of[self.exchanged[first]] if len(first) else first
+
+    @cached_property
+    def flips(self) -> NDArray[np.bool_]:
+        """Whether a comparison's outcome is mirrored in the one it becomes: `t.A < s.A` turns to `t.A > s.A`."""
+        return np.array([one.where == ACROSS and one.ordered for one in self.comparisons], np.bool_)
+
+    def satisfied(self, outcomes: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Which predicates (columns) hold for some outcomes of all comparisons (rows)."""
+        held = np.empty((len(self.predicates), len(outcomes)), np.bool_)
+        columns = np.ascontiguousarray(outcomes.T)
+        for number, (at, op) in enumerate(zip(self.comparison_of, self.ops, strict=True)):
+            told = np.array([False, op & 1, op & 2, op & 4], np.bool_)
+            np.take(told, columns[at], out=held[number])
+        return held.T
+
+    def rule(self, numbers: Iterable[int], name: str = "found", description: str | None = None) -> BoundRule:
+        """The rule that denies some predicates together, ready to be counted."""
+        made = make_rule(name, [self.predicates[at] for at in numbers], description=description)
+        return bind(made, schema_of(self.exact.table.schema))
+
+
+def _exchanged(predicate: Predicate) -> tuple[Column, Op, Column]:
+    """The parts of a predicate with t and s exchanged, as the space writes them: t on the left across rows."""
+    left, right = predicate.left, predicate.right
+    assert isinstance(left, Column)
+    assert isinstance(right, Column)
+    if left.row != right.row:
+        return Column("t", right.name), predicate.op.flipped(), Column("s", left.name)
+    other = "s" if left.row == "t" else "t"
+    return Column(other, left.name), predicate.op, Column(other, right.name)  # type: ignore[arg-type]
+
+
+def space_of(table: pa.Table, options: Options = Options()) -> Space:  # noqa: B008
+    """The space of a table."""
+    kept, types, skipped = _usable(table, options)
+    met = _meeting(table, kept, types, options) if options.cross or options.one_row else []
+    comparisons = [
+        Comparison(Column("t", name), Column("s", name), _ops(types[name], options), types[name]) for name in kept
+    ]
+    for one, other, domain in met:
+        ops = _ops(domain, options)
+        if options.cross:
+            comparisons.append(Comparison(Column("t", one), Column("s", other), ops, domain))
+            comparisons.append(Comparison(Column("t", other), Column("s", one), ops, domain))
+        if options.one_row:
+            comparisons.append(Comparison(Column("t", one), Column("t", other), ops, domain))
+            comparisons.append(Comparison(Column("s", one), Column("s", other), ops, domain))
+    exact = _codes(table.select(kept), comparisons)
+    codes, programs = _ranked(exact, comparisons)
+    return Space(tuple(comparisons), codes, programs, exact, skipped)
+
+
+def _usable(table: pa.Table, options: Options) -> tuple[list[str], dict[str, ColumnType], dict[str, str]]:
+    """The columns that can be compared, their types, and why others are left out."""
+    kept: list[str] = []
+    types: dict[str, ColumnType] = {}
+    skipped: dict[str, str] = {}
+    for name, kind in schema_of(table.schema).items():
+        if options.columns is not None and name not in options.columns:
+            continue
+        column = table[name]
+        if pa.types.is_null(column.type) or column.null_count == len(column):
+            skipped[name] = "it has no value"
+        elif isinstance(kind, str):
+            skipped[name] = f"values of type {kind} cannot be compared"
+        else:
+            kept.append(name)
+            types[name] = kind
+    return kept, types, skipped
+
+
+def _ops(domain: ColumnType, options: Options) -> tuple[Op, ...]:
+    if domain.kind == "boolean" or (domain.kind == "string" and not options.order_text):
+        return _UNORDERED
+    return _ORDERED
+
+
+def _meeting(
+    table: pa.Table, kept: Sequence[str], types: Mapping[str, ColumnType], options: Options
+) -> list[tuple[str, str, ColumnType]]:
+    """The columns that share enough values to be compared with each other, and the type in which they are."""
+    possible = []
+    for at, one in enumerate(kept):
+        for other in kept[at + 1 :]:
+            domain = common_type(types[one], types[other])
+            if domain is not None and domain.precision <= _DIGITS and _alike(types[one], types[other]):
+                possible.append((one, other, domain))
+    if not possible:
+        return []
+    if options.shared <= 0:
+        return possible
+    exact = _codes(
+        table, [Comparison(Column("t", one), Column("s", other), _UNORDERED, domain) for one, other, domain in possible]
+    )
+    counted: dict[tuple[str, ColumnType], tuple[Ints, Ints]] = {}
+
+    def values(name: str, domain: ColumnType) -> tuple[Ints, Ints]:
+        if (name, domain) not in counted:
+            found = exact.of(name, domain)
+            present = found.values if found.valid is None else found.values[found.valid]
+            counted[name, domain] = np.unique(present, return_counts=True)
+        return counted[name, domain]
+
+    return [
+        (one, other, domain)
+        for one, other, domain in possible
+        if _share(values(one, domain), values(other, domain)) >= options.shared
+    ]
+
+
+def _alike(one: ColumnType, other: ColumnType) -> bool:
+    """Whether values of two types are compared exactly: whole numbers and decimals, else only the same kind.
+
+    A whole number and a float are compared as floats, which is not the order of the whole numbers among themselves.
+    Two flags share their values by nature, and mean nothing to each other.
+    """
+    exact = {"integer", "uint64", "decimal"}
+    return {one.kind, other.kind} <= exact or (one.kind == other.kind and one.kind != "boolean")
+
+
+def _share(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> float:
+    """The share of values in common, as many times as they occur, of the column that has fewer."""
+    _, ours, theirs = np.intersect1d(one[0], other[0], assume_unique=True, return_indices=True)
+    common = int(np.minimum(one[1][ours], other[1][theirs]).sum())
+    return common / max(1, min(int(one[1].sum()), int(other[1].sum())))
+
+
+def _codes(table: pa.Table, comparisons: Sequence[Comparison]) -> ExactCodes:
+    """Codes for all comparisons: `ExactCodes` learns from a rule for each what must be comparable with what."""
+    schema = schema_of(table.schema)
+    rules = []
+    for one in comparisons:
+        if one.where == ACROSS:
+            op = Op.LT if one.ordered else Op.EQ
+            rules.append(bind(make_rule("space", [Predicate(one.left, op, one.right)]), schema))
+    return ExactCodes(table, rules)
+
+
+def _ranked(exact: ExactCodes, comparisons: Sequence[Comparison]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The codes as dense ranks, columns that meet in one type ranked together, and the program over them."""
+    together: dict[ColumnType, dict[str, None]] = {}
+    for one in comparisons:
+        if one.left.name != one.right.name:
+            together.setdefault(one.domain, {}).update({one.left.name: None, one.right.name: None})
+    rows: list[NDArray[np.int32]] = []
+    place: dict[tuple[str, ColumnType], int] = {}
+    for domain, names in together.items():
+        _add(exact, domain, list(names), rows, place)
+    for one in comparisons:
+        if (one.left.name, one.domain) not in place:
+            _add(exact, one.domain, [one.left.name], rows, place)
+    programs = np.array(
+        [(place[c.left.name, c.domain], place[c.right.name, c.domain], c.where, c.ordered) for c in comparisons],
+        np.int32,
+    ).reshape(-1, 4)
+    codes = np.stack(rows) if rows else np.empty((0, exact.table.num_rows), np.int32)
+    return codes, programs
+
+
+def _add(
+    exact: ExactCodes,
+    domain: ColumnType,
+    names: Sequence[str],
+    rows: list[NDArray[np.int32]],
+    place: dict[tuple[str, ColumnType], int],
+) -> None:
+    found = [exact.of(name, domain) for name in names]
+    size = exact.table.num_rows
+    rank = ranks(np.concatenate([one.values for one in found])).astype(np.int32)
+    for at, (name, one) in enumerate(zip(names, found, strict=True)):
+        mine = rank[at * size : (at + 1) * size].copy()
+        if one.valid is not None:
+            mine[~one.valid] = -1
+        place[name, domain] = len(rows)
+        rows.append(mine)

@@ -1,0 +1,282 @@
+"""`discover`: the rules that a table obeys, best first, each with the counts that `check` would tell.
+
+    found = discover("packages.parquet")
+    for one in found.rules:
+        print(one.words, one.violations)
+    found.write("rules.yaml")
+
+Every rule that is returned has been counted over the whole table: with an `error` of 0 it has no violation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from weever_stream.check.count import count_rule
+from weever_stream.check.listing import list_rule
+from weever_stream.check.readers import Wanted, read_names, read_table
+from weever_stream.check.rownames import name_rows
+from weever_stream.check.sources import find_files
+from weever_stream.discover.approximate import find_approximate
+from weever_stream.discover.hydra import Budget, Outcome, find_rules
+from weever_stream.discover.predicates import Options, space_of
+from weever_stream.discover.ranking import Interest, rank
+from weever_stream.discover.words import name_of, tell
+from weever_stream.errors import DataError, did_you_mean
+from weever_stream.rules import Op, write_rule
+from weever_stream.rules.yamltext import dump
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from weever_stream.discover.hydra import Progress
+    from weever_stream.discover.predicates import Space
+    from weever_stream.rules import Rule
+
+__all__ = ["Discovery", "Found", "discover"]
+
+TOP = 20
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Found:
+    """A rule that was found."""
+
+    rule: Rule
+    words: str
+    interest: Interest
+    support: int
+    """Pairs that satisfy all its predicates but one, which then never holds: what the rule says something about."""
+    violations: int
+    rows_involved: int
+    error: float
+    """Violating ordered pairs, as a share of all ordered pairs of rows."""
+    examples: tuple[tuple[int, int | None], ...] = ()
+    """Some violations, as row numbers from 1."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that stands for it under `rules`."""
+        return {
+            "name": self.rule.name,
+            "words": self.words,
+            "deny": write_rule(self.rule),
+            "support": self.support,
+            "violations": self.violations,
+            "rows_involved": self.rows_involved,
+            "error": self.error,
+            "score": round(self.interest.score, 4),
+            "succinctness": round(self.interest.succinctness, 4),
+            "coverage": round(self.interest.coverage, 4),
+            "surprise": round(self.interest.surprise, 4),
+            "examples": [list(pair) for pair in self.examples],
+        }
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What was found, and how far it can be trusted to be all."""
+
+    table: str
+    rows: int
+    columns: tuple[str, ...]
+    rules: tuple[Found, ...]
+    """The best, as many as were asked for."""
+    total: int
+    """All minimal rules that were found."""
+    exact: bool
+    """Whether these are all minimal rules of the space."""
+    in_time: bool = True
+    """Whether no budget ended the work."""
+    notes: tuple[str, ...] = field(default=())
+    """What was left out, and why."""
+
+    def yaml(self) -> str:
+        """The rules as a rule file."""
+        items = [
+            {
+                "name": one.rule.name,
+                "deny": write_rule(one.rule),
+                "severity": one.rule.severity,
+                "description": one.words[0].upper() + one.words[1:] + ".",
+            }
+            for one in self.rules
+        ]
+        return dump({"table": self.table, "rules": items})
+
+    def write(self, path: str | Path) -> None:
+        """Writes the rule file."""
+        Path(path).write_text(self.yaml(), encoding="utf-8")
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for a program."""
+        return {
+            "version": 1,
+            "table": self.table,
+            "rows": self.rows,
+            "columns": list(self.columns),
+            "found": self.total,
+            "exact": self.exact,
+            "in_time": self.in_time,
+            "notes": list(self.notes),
+            "rules": [one.as_json() for one in self.rules],
+        }
+
+
+def discover(
+    data: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    cross: bool = True,
+    shared: float = 0.3,
+    one_row: bool = False,
+    order_text: bool = False,
+    max_predicates: int | None = None,
+    error: float = 0.0,
+    error_rows: float | None = None,
+    sample: int | None = None,
+    top: int | None = TOP,
+    seconds: float | None = None,
+    seed: int = 0,
+    null_values: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Discovery:
+    """Finds rules in data: a path, paths, or an Arrow table, pandas or Polars frame.
+
+    `columns` limits the table, `max_predicates` the length of a rule, `top` how many are returned (None: all) and
+    `seconds` the time: what was found by then is returned, with a note. `error` above 0 finds rules that may be
+    violated by that share of all pairs of rows, and with `error_rows` by pairs of no more than that share of the rows;
+    such rules come with examples of their violations. `cross`, `shared`, `one_row` and `order_text` shape the space of
+    predicates (see `predicates.Options`). Raises `DataError`.
+    """
+    if not 0 <= error < 1:
+        raise DataError(f"an error of {error} is no share", hint="0 for exact rules, 0.001 for one pair in a thousand")
+    say = progress or (lambda phase, done, total: None)
+    say("reading", 0, 1)
+    name, table = _table(data, columns, tuple(null_values))
+    budget = Budget(seconds)
+    say("comparing columns", 0, 1)
+    options = Options(None if columns is None else tuple(columns), order_text, cross, shared, one_row)
+    space = space_of(table, options)
+    if error:
+        outcome = find_approximate(
+            space, error, error_rows, most=max_predicates, sample=sample, seed=seed, budget=budget, tell=say
+        )
+    else:
+        outcome = find_rules(space, most=max_predicates, sample=sample, seed=seed, budget=budget, tell=say)
+    say("ranking", 0, 1)
+    outcomes, pairs = outcome.weighed
+    order, interest = rank(space, outcome.rules, outcomes, pairs)
+    chosen = list(order if top is None else order[:top])
+    found = tuple(_counted(space, outcome.rules[chosen], [interest[at] for at in chosen], say))
+    notes = tuple(_notes(space, outcome, error))
+    used = tuple(space.exact.table.column_names)
+    in_time = not outcome.limited and not outcome.undecided and (outcome.exact or bool(error))
+    return Discovery(name, space.rows, used, found, len(order), outcome.exact, in_time, notes)
+
+
+def _table(data: Any, columns: Sequence[str] | None, null_values: tuple[str, ...]) -> tuple[str, pa.Table]:
+    """The data and a name for it."""
+    paths = [data] if isinstance(data, (str, Path)) else data
+    if isinstance(paths, (list, tuple)) and paths and all(isinstance(one, (str, Path)) for one in paths):
+        files = find_files(list(paths))
+        names = read_names(files)
+        _refuse_unknown(columns, names)
+        wanted = Wanted(frozenset(names if columns is None else columns), null_values=null_values)
+        return Path(paths[0]).name.split(".")[0] or "table", read_table(files, wanted)
+    try:
+        table = data if isinstance(data, pa.Table) else pa.table(data)
+    except (TypeError, ValueError, pa.ArrowException) as error:
+        raise DataError(
+            f"{type(data).__name__} is not data in which rules can be found: {str(error)[:120]}",
+            hint="give a path, an Arrow table, or a pandas or Polars frame",
+        ) from None
+    _refuse_unknown(columns, table.column_names)
+    for one in table.column_names:
+        if table.column_names.count(one) > 1:
+            raise DataError(f"the table has more than one column {one}", hint="give each a name of its own")
+    return "table", table if columns is None else table.select(list(columns))
+
+
+def _refuse_unknown(columns: Sequence[str] | None, names: Sequence[str]) -> None:
+    for column in columns or ():
+        if column not in names:
+            hint = did_you_mean(column, names) or "the columns are " + ", ".join(list(names)[:12])
+            raise DataError(f"there is no column {column}", hint=hint)
+
+
+def _counted(space: Space, rules: NDArray[np.bool_], interest: Sequence[Interest], say: Progress) -> Iterator[Found]:
+    """The chosen rules with names and exact counts."""
+    taken: set[str] = set()
+    sizes = _distinct_values(space)
+    total = space.rows * (space.rows - 1)
+    rows = name_rows(space.exact.table, ())
+    for at, rule in enumerate(rules):
+        say("counting", at, len(rules))
+        numbers = [int(number) for number in np.flatnonzero(rule)]
+        words = tell([space.predicates[number] for number in numbers], lambda name: sizes.get(name, 0))
+        bound = space.rule(numbers, _free(name_of(words), taken))
+        made = replace(bound.rule, severity="warning", description=words)
+        tally = count_rule(bound, space.exact)
+        examples: list[tuple[int, int | None]] = []
+        for pairs in list_rule(bound, space.exact, rows, tally, _EXAMPLES):
+            right = [None] * len(pairs) if pairs.right is None else (pairs.right + 1).tolist()
+            examples += zip((pairs.left + 1).tolist(), right, strict=True)
+        twice = 2 if made.symmetric else space.rows - 1 if made.one_row else 1
+        yield Found(
+            made,
+            words,
+            interest[at],
+            _support(space, numbers),
+            tally.violations,
+            tally.rows_involved,
+            tally.violations * twice / max(1, total),
+            tuple(examples[:_EXAMPLES]),
+        )
+
+
+def _support(space: Space, numbers: Sequence[int]) -> int:
+    """Pairs that satisfy all predicates but the rule's conclusion: what differs, else the last that is in order."""
+    ranked = sorted(numbers, key=lambda at: (space.predicates[at].op is Op.NE, space.predicates[at].op.is_order, at))
+    premise = ranked[:-1]
+    if not premise:
+        return space.rows * (space.rows - 1) // 2
+    return count_rule(space.rule(premise), space.exact).violations
+
+
+def _distinct_values(space: Space) -> dict[str, int]:
+    return {
+        one.left.name: len(np.unique(space.codes[space.programs[at, 0]])) for at, one in enumerate(space.comparisons)
+    }
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The name, numbered where another rule has it."""
+    free, number = name, 1
+    while free in taken:
+        number += 1
+        free = f"{name}_{number}"
+    taken.add(free)
+    return free
+
+
+def _notes(space: Space, outcome: Outcome, error: float) -> Iterator[str]:
+    if space.rows < 2:
+        yield f"the table has {space.rows} row{'s' * (space.rows != 1)}: rules are about two"
+    for column, why in space.skipped.items():
+        yield f"column {column} was left out: {why}"
+    if outcome.limited and outcome.most is not None:
+        yield f"rules of more than {outcome.most} predicates were not all looked for: no time or no room"
+    if outcome.undecided:
+        yield f"{outcome.undecided:,} candidates hold on the sample and were left out: no time to check them"
+    elif not outcome.exact and not error:
+        yield "not every rule was found: no time"
+    if error and not outcome.complete:
+        yield "candidates come from a sample of the pairs; their counts are exact"
