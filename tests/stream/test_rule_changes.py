@@ -134,6 +134,66 @@ def test_what_was_cut_off_is_taken_up_again(
     assert stream.kept.open == truth(spark, feed.table.values(), stream.rules)
 
 
+def test_a_batch_under_way_still_needs_the_columns_of_a_rule_that_goes(
+    tmp_path: Path, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = Feed(seed=11, keys=8)
+    add(tmp_path, feed.commits(6), 1)
+    stream.run()
+    add(tmp_path, feed.commits(2), 1)
+    with monkeypatch.context() as broken:
+        broken.setattr(stream.kept, "write", lambda batch: 1 / 0)
+        stream.fail()
+    rules = {"dependency": RULES["dependency"]}
+    without = {name: kind for name, kind in COLUMNS.items() if name != "f"}
+    source = {"kind": "files", "path": f"{tmp_path}/feed", "options": {"maxFilesPerTrigger": 1}}
+    stream.revised(job_text(source, tmp_path, rules, columns=without, inline_bytes=0))
+    with pytest.raises(StateError, match=r"batch 1 was planned with the rules as they were, .* no column f") as refused:
+        stream.start()
+    assert "once more what the old rules read" in str(refused.value.hint)
+    stream.revised(job(tmp_path, rules))
+    stream.run()
+    stream.revised(job_text(source, tmp_path, rules, columns=without, inline_bytes=0))
+    add(tmp_path, feed.commits(2), 1)
+    stream.run()
+    assert stream.kept.open == truth(stream.spark, feed.table.values(), stream.rules)
+
+
+def test_a_torn_commit_of_a_batch_that_the_lane_fed_cannot_be_done_again(tmp_path: Path, stream: Stream) -> None:
+    feed = Feed(seed=12, keys=8)
+    add(tmp_path, feed.commits(6), 1)
+    stream.run()
+    commits = tmp_path / "checkpoint/commits"
+    for rules, remedy in ((BEFORE, "delete it"), (AFTER, "restore the checkpoint")):
+        stream.revised(job(tmp_path, rules))
+        stream.run()
+        last = max((one for one in commits.iterdir() if one.name.isdecimal()), key=lambda one: int(one.name))
+        whole = last.read_bytes()
+        last.write_bytes(whole[:3])
+        (commits / f".{last.name}.crc").unlink()
+        with pytest.raises(StateError, match=rf"commits/{last.name} is torn") as refused:
+            stream.start()
+        assert remedy in str(refused.value.hint)
+        last.write_bytes(whole)
+
+
+def test_a_driver_that_lost_its_lease_writes_no_dead_letters(
+    spark: SparkSession, tmp_path: Path, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "feed/0.json").write_text('{"_commit_version": 1, this is no record\n')
+    with monkeypatch.context() as lost:
+
+        def check(lease: Lease) -> None:
+            raise StateError("the checkpoint belongs to another")
+
+        lost.setattr(Lease, "check", check)
+        assert "belongs to another" in str(stream.fail())
+    rejects = tmp_path / "checkpoint/weever/rejects"
+    assert not rejects.exists()
+    stream.run()
+    assert spark.read.json(str(rejects)).count() == 1
+
+
 def test_rules_are_filled_from_a_delta_table_where_the_job_stands(spark: SparkSession, tmp_path: Path) -> None:
     columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
     table = f"delta.`{tmp_path}/table`"
@@ -187,10 +247,8 @@ def test_another_number_of_shards(spark: SparkSession, tmp_path: Path, stream: S
     with Lease(notes_of(stream.job)) as lease:
         context = open_context(spark, stream.job, lease, stream.reports.append, also=[stream.kept])
         assert rescale(context, 7).shards == 7
-    at = len(stream.kept.counts)
-    assert at > 1, "what was there was read first"
-    stream.run()
-    assert stream.kept.counts[at:] == [stream.kept.counts[at - 1]], "what moves is not told"
+    assert len(stream.kept.counts) > 2, "what was there was read first"
+    assert stream.kept.counts[-1] == stream.kept.counts[-2], "what moves is not told"
     assert before
     found = manifests(spark, f"{tmp_path}/checkpoint")
     setup = saved_setup(stream.job, notes_of(stream.job), runs_of(stream.job))

@@ -93,7 +93,7 @@ def _rescale(console: Console, job: Job) -> int:
             noted = rescale(open_context(spark, job, lease, BatchLines().batch, also=told), job.state.shards)
         finally:
             spark.stop()
-    console.print(f"{noted.shards} shards from the next start on: weever run")
+    console.print(f"{noted.shards} shards hold the state now; go on with weever run")
     return 0
 
 

@@ -62,12 +62,20 @@ class Logbook:
         if done >= 0:
             if self.notes.read(PROGRESS) is None:  # written before Spark commits; without it counts would be wrong
                 raise self._damaged(f"weever/{PROGRESS}", "is missing", "restore it from a copy of the checkpoint")
-            name = f"commits/{done}"
+            self._check_commit(done)
+        self._check_offsets(last, done)
+
+    def _check_commit(self, done: int) -> None:
+        name = f"commits/{done}"
+        try:
             version, *lines = self._lines(name, _AGAIN) or [""]
             if not version.startswith("v"):
                 raise self._damaged(name, _TORN, _AGAIN)
             self._json(name, lines, _AGAIN)
-        self._check_offsets(last, done)
+        except StateError as error:
+            # What came through the lane is deleted once its batch is done: such a batch cannot be done again.
+            lanes = [self._lines(f"offsets/{batch}", _RESTORE)[-1:] for batch in (done - 1, done) if batch >= 0]
+            raise error if lanes[0] == lanes[-1] else self._damaged(name, _TORN, _RESTORE) from None
 
     def _check_offsets(self, last: int, done: int) -> None:
         noted = self.notes.read(LOGBOOK) or {}

@@ -3,7 +3,8 @@
 Spark's own state stays as it is; what changes is which of our shards holds a row. Each family begins another generation
 under the new number, and gets its rows, and the drops that are remembered, from the shards of the old one. They come
 through the lane in one file, so in one batch, and in silence: the pairs are open already. What the old shards held is
-dropped in the same batch. Changes that come in that batch find the rows in their new place. Reads every run once.
+dropped in the same batch. Changes that come in that batch find the rows in their new place. Reads every run once. That
+batch is run before the command ends; if something ends it earlier, the next start does it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = ["rescale"]
 
 
 def rescale(context: Context, shards: int) -> Noted:
-    """Moves all rows to so many shards. The job must not be running; it goes on with the new number."""
+    """Moves all rows to so many shards, and works off what is there. The job must not be running."""
     noted = read_noted(context.notes, context.checkpoint)
     if noted is None or last_batches(context.spark, context.checkpoint)[0] < 0:
         raise StateError(
@@ -56,6 +57,7 @@ def rescale(context: Context, shards: int) -> Noted:
     everyone = ((shard, nothing) for shard in range(max(noted.shards, shards)))
     context.lane.send(chain(everyone, moved(before, setup, found)), after.revision)
     write_noted(context.notes, after)
+    finish(context, after, WHAT_IS_THERE)
     return after
 
 

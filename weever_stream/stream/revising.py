@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from weever_stream.rules.model import Rule
     from weever_stream.state.revision import Revision
@@ -93,7 +94,7 @@ def _with_families(context: Context, noted: Noted) -> Noted:
 def _changed(context: Context, noted: Noted, revision: Revision) -> Noted:
     last, finished = last_batches(context.spark, context.checkpoint)
     if last > finished:
-        finish(context, noted, ONE_BATCH)
+        _finish_planned(context, noted, last)
     rules = [rule for rule in context.job.file.rules if rule.name in set(revision.filled)]
     if rules:
         _table(context, noted, rules)  # before anything ends: what cannot be filled leaves all as it is
@@ -108,9 +109,26 @@ def _changed(context: Context, noted: Noted, revision: Revision) -> Noted:
     return _filled(context, noted, rules) if rules else noted
 
 
+def _finish_planned(context: Context, noted: Noted, batch: int) -> None:
+    """Finishes a batch with the rules that it was planned with, also those that are to end."""
+    try:
+        query = context.start(noted, ONE_BATCH).query
+    except (DataError, StateError) as error:  # a column of a rule that ends is gone, most likely, or another one now
+        raise StateError(
+            f"batch {batch} was planned with the rules as they were, and must be finished with them before they change:"
+            f" {error.message}",
+            hint="give the job file, or the source, once more what the old rules read, until the job has started; or "
+            "name an empty checkpoint and start with --take-over",
+        ) from None
+    _ended(query)
+
+
 def finish(context: Context, noted: Noted, trigger: str) -> None:
     """Runs the query of a note to its end."""
-    query = context.start(noted, trigger).query
+    _ended(context.start(noted, trigger).query)
+
+
+def _ended(query: StreamingQuery) -> None:
     try:
         query.awaitTermination()
     except Exception as error:
