@@ -27,6 +27,8 @@ __all__ = ["counted_values", "shared_values"]
 
 _WIDE = 32
 """Bytes of a wide decimal."""
+_AT_ONCE = 1 << 12
+"""Values that are spread over a table of all columns."""
 
 
 def counted_values(
@@ -52,14 +54,14 @@ def counted_values(
 def shared_values(
     batches: Iterable[pa.RecordBatch], names: Sequence[str], possible: Sequence[Meeting]
 ) -> Iterator[pa.RecordBatch]:
-    """From family, places and times of values to what each meeting of `possible` shares: which, common."""
+    """From each value's family, and the places and times that it has, to what each meeting shares: which, common."""
     families, common = _families(possible), np.zeros(len(possible), np.int64)
     place = {name: at for at, name in enumerate(names)}
-    for batch in batches:
+    for batch in (some.slice(at, _AT_ONCE) for some in batches for at in range(0, some.num_rows, _AT_ONCE)):
         table = np.zeros((batch.num_rows, len(names)), np.int64)
-        places, times = batch.column("places"), batch.column("times")
-        row = np.repeat(np.arange(batch.num_rows), places.value_lengths().to_numpy())
-        table[row, places.flatten().to_numpy()] = times.flatten().to_numpy()
+        has = batch.column("has")
+        row, flat = np.repeat(np.arange(batch.num_rows), has.value_lengths().to_numpy()), has.flatten()
+        table[row, flat.field("place").to_numpy()] = flat.field("times").to_numpy()
         family = batch.column("family").to_numpy()
         for which, (one, other, domain) in enumerate(possible):
             mine = table[family == families[domain]]
