@@ -162,6 +162,17 @@ def test_parts_break_what_does_not_hold_on_the_whole(scanned: int) -> None:
     assert len(told[0]) > 20
 
 
+def test_a_part_without_time_decides_nothing() -> None:
+    table = mixed(150)
+    space = space_of(table, Options(cross=False))
+    rules = find_rules(space).rules
+    known = np.zeros((0, 1), np.uint64)
+    _, late = evidence_against(table, space.comparisons, rules, known, scanned=-1, go_on=lambda: False)
+    assert late.all()
+    _, late = evidence_against(table, space.comparisons, rules, known, scanned=-1)
+    assert not late.any()
+
+
 def test_shared_values_are_those_of_the_whole_column() -> None:
     chance = np.random.default_rng(1)
     table = pa.table(
