@@ -88,10 +88,11 @@ def test_the_command_reads_with_spark(
 ) -> None:
     monkeypatch.setattr(type(spark), "stop", lambda self: None)  # it is the session of all tests
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "pay.csv").write_text("zip,city,pay\n" + "".join(f"{n % 60},c{n % 60 // 3},{n}\n" for n in range(300)))
-    assert run(["discover", "pay.csv", "--spark", "csv", "--rows-at-once", "200", "-o", "rules.yaml"]) == 0
+    data = tmp_path / "pay.csv"  # Spark's own folder is where it was started
+    data.write_text("zip,city,pay\n" + "".join(f"{n % 60},c{n % 60 // 3},{n}\n" for n in range(300)))
+    assert run(["discover", str(data), "--spark", "csv", "--rows-at-once", "200", "-o", "rules.yaml"]) == 0
     assert "zip determines city" in capfd.readouterr().out
-    assert run(["check", "rules.yaml", "pay.csv", "--mode", "count"]) == 0
-    assert run(["discover", "nowhere.parquet", "--spark", "parquet"]) == 3
-    assert run(["discover", "pay.csv", "--spark", "csv", "--error", "0.1"]) == 3
+    assert run(["check", "rules.yaml", str(data), "--mode", "count"]) == 0
+    assert run(["discover", str(tmp_path / "nowhere"), "--spark", "parquet"]) == 3
+    assert run(["discover", str(data), "--spark", "csv", "--error", "0.1"]) == 3
     assert "only exact rules" in capfd.readouterr().err
