@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import IO, TYPE_CHECKING, Annotated
+from enum import Enum
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +19,17 @@ __all__ = ["discover"]
 _TOP = 20
 _SECONDS = 60.0
 _NOT_ALL = 2
+
+
+class Tables(str, Enum):
+    """What Spark can be told to read; `table` is a name of its catalog."""
+
+    parquet = "parquet"
+    csv = "csv"
+    json = "json"
+    orc = "orc"
+    delta = "delta"
+    table = "table"
 
 
 def discover(
@@ -60,6 +72,15 @@ def discover(
         list[str] | None, typer.Option(help="A text that means null in CSV; may be repeated.")
     ] = None,
     progress: Annotated[bool, typer.Option("--progress/--no-progress", help="Show a bar on a terminal.")] = True,
+    spark: Annotated[
+        Tables | None,
+        typer.Option(help="Read with Spark, for a table that does not fit this machine.", show_default=False),
+    ] = None,
+    rows_at_once: Annotated[
+        int | None,
+        typer.Option(min=100, help="With --spark: rows that one machine may hold; 250,000.", show_default=False),
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="With --spark: its master, where none is set otherwise.")] = None,
 ) -> None:
     """Find the rules that a table obeys, best first, and write them as a rule file with -o.
 
@@ -67,26 +88,27 @@ def discover(
     4 if the rules could not be written.
     """
     from weever_stream.cli.check import progress_bar
-    from weever_stream.discover import discover as find
 
-    with progress_bar(progress and sys.stderr.isatty()) as tell:
-        found = find(
-            data,
-            columns=None if columns is None else [name.strip() for name in columns.split(",")],
-            cross=cross,
-            shared=shared,
-            one_row=one_row,
-            order_text=order_text,
-            max_predicates=max_predicates,
-            error=error,
-            error_rows=error_rows,
-            sample=sample,
-            top=top or None,
-            seconds=seconds or None,
-            seed=seed,
-            null_values=null_value or (),
-            progress=tell,
-        )
+    options: dict[str, Any] = {
+        "columns": None if columns is None else [name.strip() for name in columns.split(",")],
+        "cross": cross,
+        "shared": shared,
+        "one_row": one_row,
+        "order_text": order_text,
+        "max_predicates": max_predicates,
+        "sample": sample,
+        "top": top or None,
+        "seconds": seconds or None,
+        "seed": seed,
+    }
+    with progress_bar(progress and sys.stderr.isatty()) as options["progress"]:
+        if spark is not None:
+            _refuse_on_spark(error, null_value or [])
+            found = _on_spark(data, spark, null_value, master, rows_at_once, options)
+        else:
+            from weever_stream.discover import discover as find
+
+            found = find(data, error=error, error_rows=error_rows, null_values=null_value or (), **options)
     if output is not None:
         with opened(output) as out:
             out.write(found.yaml().encode())
@@ -94,6 +116,36 @@ def discover(
         with opened(None) as out:
             _tell(found, form, out)
     raise typer.Exit(0 if found.in_time else _NOT_ALL)
+
+
+def _refuse_on_spark(error: float, null_value: list[str]) -> None:
+    if error:
+        raise typer.BadParameter("on Spark only exact rules are found: leave out --error, or --spark")
+    if len(null_value) > 1:
+        raise typer.BadParameter("Spark takes one --null-value")
+
+
+def _on_spark(
+    data: list[str],
+    form: Tables,
+    null_value: list[str] | None,
+    master: str | None,
+    rows_at_once: int | None,
+    options: dict[str, Any],
+) -> Discovery:
+    """Starts Spark, finds the rules there, and stops it."""
+    from weever_stream.stream.discovering import ROWS_AT_ONCE
+    from weever_stream.stream.discovering import discover as find
+    from weever_stream.stream.session import session
+    from weever_stream.stream.tables import read
+
+    running = session(["delta"] if form is Tables.delta else [], master=master, app="weever discover")
+    try:
+        frame = read(running, data, form.value, null_value[0] if null_value else None)
+        name = data[0].rstrip("/").rsplit("/", 1)[-1].split(".")[-1 if form is Tables.table else 0] or "table"
+        return find(frame, name=name, rows_at_once=rows_at_once or ROWS_AT_ONCE, **options)
+    finally:
+        running.stop()
 
 
 def _tell(found: Discovery, form: Format, out: IO[bytes]) -> None:

@@ -66,6 +66,17 @@ class Evidence:
         self.pairs += int((ends[first:last] - np.arange(first, last) - 1).sum())
         return self.distinct - before
 
+    @property
+    def keys(self) -> NDArray[np.uint64]:
+        """The distinct evidences as words, a row each: what another machine can take in."""
+        return self._keys[self._counts > 0]
+
+    def add_keys(self, keys: NDArray[np.uint64]) -> int:
+        """Takes in evidences of the same space, as `keys` told them elsewhere; returns how many were new."""
+        before = self.distinct
+        self._keys, self._counts, self.distinct = _take_keys(keys, self._keys, self._counts, self.distinct)
+        return self.distinct - before
+
     def outcomes(self) -> tuple[NDArray[np.uint8], Ints]:
         """The distinct outcomes (a row each, a column for each comparison) of ordered pairs, with the pairs of each."""
         used = np.flatnonzero(self._counts)
@@ -158,6 +169,21 @@ def _take_pairs(codes, programs, left, right, keys, counts, distinct):
         slot = _slot(keys, counts, key, words)
         if not counts[slot]:
             keys[slot] = key
+            distinct += 1
+        counts[slot] += 1
+        if 2 * distinct > counts.shape[0]:
+            keys, counts = _grown(keys, counts)
+    return keys, counts, distinct
+
+
+@njit(cache=True, nogil=True)
+def _take_keys(told, keys, counts, distinct):
+    """Evidences given as words."""
+    words = keys.shape[1]
+    for at in range(told.shape[0]):
+        slot = _slot(keys, counts, told[at], words)
+        if not counts[slot]:
+            keys[slot] = told[at]
             distinct += 1
         counts[slot] += 1
         if 2 * distinct > counts.shape[0]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from weever_stream.discover.predicates import Space
     from weever_stream.index.arrays import Ints
 
-__all__ = ["SCANNED", "Budget", "Outcome", "Progress", "find_rules", "scan"]
+__all__ = ["LISTED", "SCANNED", "Budget", "Completing", "Outcome", "Progress", "complete", "find_rules", "scan"]
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Told the phase, how much of it is done, and how much there is."""
@@ -142,6 +142,29 @@ def _hydra(
     focus = budget.share(0.2)
     sample_focused(space, evidence, chance, focus.go_on)
     completion = Completion(space, evidence, sampled, listed, chance, budget.go_on)
+    return complete(space, evidence, completion, sampled, most, budget, tell)
+
+
+class Completing(Protocol):
+    """What checks candidates against all pairs of a table."""
+
+    def open(self, rules: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """The rules that are not decided yet."""
+
+    def settle(self, rules: NDArray[np.bool_]) -> None:
+        """Takes in evidence that decides rules, at least one of them if there is time."""
+
+
+def complete(
+    space: Space,
+    evidence: Evidence,
+    completion: Completing,
+    sampled: tuple[NDArray[np.uint8], Ints],
+    most: int | None,
+    budget: Budget,
+    tell: Progress,
+) -> Outcome:
+    """Inverts evidence and checks the candidates until nothing changes."""
     rounds, reached = 0, most
     while True:
         rounds += 1

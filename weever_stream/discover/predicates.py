@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,12 +24,13 @@ from weever_stream.check.keys import ranks
 from weever_stream.rules import Column, ColumnType, Op, Predicate, bind, common_type, make_rule, schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from weever_stream.index.arrays import Ints
     from weever_stream.rules import BoundRule
+    from weever_stream.rules.types import Schema
 
 __all__ = [
     "ACROSS",
@@ -41,7 +43,11 @@ __all__ = [
     "Comparison",
     "Options",
     "Space",
+    "comparisons_of",
+    "may_meet",
     "space_of",
+    "space_over",
+    "usable",
 ]
 
 NOTHING, LESS, EQUAL, GREATER = 0, 1, 2, 3
@@ -172,10 +178,26 @@ def _exchanged(predicate: Predicate) -> tuple[Column, Op, Column]:
 
 def space_of(table: pa.Table, options: Options = Options()) -> Space:  # noqa: B008
     """The space of a table."""
-    kept, types, skipped = _usable(table, options)
-    met = _meeting(table, kept, types, options) if options.cross or options.one_row else []
+    types, skipped = _usable(table, options)
+    met = _meeting(table, types, options) if options.cross or options.one_row else []
+    return space_over(table.select(list(types)), comparisons_of(types, met, options), skipped)
+
+
+def space_over(
+    table: pa.Table, comparisons: Sequence[Comparison], skipped: Mapping[str, str] = MappingProxyType({})
+) -> Space:
+    """The space of some comparisons over a table, or over a part of one: pairs have the same outcomes in both."""
+    exact = _codes(table, comparisons)
+    codes, programs = _ranked(exact, comparisons)
+    return Space(tuple(comparisons), codes, programs, exact, skipped)
+
+
+def comparisons_of(
+    types: Mapping[str, ColumnType], met: Iterable[tuple[str, str, ColumnType]], options: Options
+) -> list[Comparison]:
+    """All comparisons of columns with themselves, and of those that meet, in the type in which they do."""
     comparisons = [
-        Comparison(Column("t", name), Column("s", name), _ops(types[name], options), types[name]) for name in kept
+        Comparison(Column("t", name), Column("s", name), _ops(kind, options), kind) for name, kind in types.items()
     ]
     for one, other, domain in met:
         ops = _ops(domain, options)
@@ -185,28 +207,30 @@ def space_of(table: pa.Table, options: Options = Options()) -> Space:  # noqa: B
         if options.one_row:
             comparisons.append(Comparison(Column("t", one), Column("t", other), ops, domain))
             comparisons.append(Comparison(Column("s", one), Column("s", other), ops, domain))
-    exact = _codes(table.select(kept), comparisons)
-    codes, programs = _ranked(exact, comparisons)
-    return Space(tuple(comparisons), codes, programs, exact, skipped)
+    return comparisons
 
 
-def _usable(table: pa.Table, options: Options) -> tuple[list[str], dict[str, ColumnType], dict[str, str]]:
-    """The columns that can be compared, their types, and why others are left out."""
-    kept: list[str] = []
+def _usable(table: pa.Table, options: Options) -> tuple[dict[str, ColumnType], dict[str, str]]:
+    """The columns that can be compared with their types, and why others are left out."""
+    empty = {name for name in table.column_names if table[name].null_count == table.num_rows}
+    empty |= {one.name for one in table.schema if pa.types.is_null(one.type)}
+    return usable(schema_of(table.schema), empty, options)
+
+
+def usable(schema: Schema, empty: Container[str], options: Options) -> tuple[dict[str, ColumnType], dict[str, str]]:
+    """Of columns of which some are `empty` those that can be compared, with their types; and why others cannot."""
     types: dict[str, ColumnType] = {}
     skipped: dict[str, str] = {}
-    for name, kind in schema_of(table.schema).items():
+    for name, kind in schema.items():
         if options.columns is not None and name not in options.columns:
             continue
-        column = table[name]
-        if pa.types.is_null(column.type) or column.null_count == len(column):
+        if name in empty:
             skipped[name] = "it has no value"
         elif isinstance(kind, str):
             skipped[name] = f"values of type {kind} cannot be compared"
         else:
-            kept.append(name)
             types[name] = kind
-    return kept, types, skipped
+    return types, skipped
 
 
 def _ops(domain: ColumnType, options: Options) -> tuple[Op, ...]:
@@ -215,16 +239,20 @@ def _ops(domain: ColumnType, options: Options) -> tuple[Op, ...]:
     return _ORDERED
 
 
-def _meeting(
-    table: pa.Table, kept: Sequence[str], types: Mapping[str, ColumnType], options: Options
-) -> list[tuple[str, str, ColumnType]]:
-    """The columns that share enough values to be compared with each other, and the type in which they are."""
-    possible = []
-    for at, one in enumerate(kept):
-        for other in kept[at + 1 :]:
+def may_meet(types: Mapping[str, ColumnType]) -> list[tuple[str, str, ColumnType]]:
+    """The columns whose types match, two by two, and the type in which they are compared."""
+    names, possible = list(types), []
+    for at, one in enumerate(names):
+        for other in names[at + 1 :]:
             domain = common_type(types[one], types[other])
             if domain is not None and domain.precision <= _DIGITS and _alike(types[one], types[other]):
                 possible.append((one, other, domain))
+    return possible
+
+
+def _meeting(table: pa.Table, types: Mapping[str, ColumnType], options: Options) -> list[tuple[str, str, ColumnType]]:
+    """The columns that share enough values to be compared with each other, and the type in which they are."""
+    possible = may_meet(types)
     if not possible:
         return []
     if options.shared <= 0:

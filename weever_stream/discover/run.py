@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from weever_stream.discover.predicates import Space
     from weever_stream.rules import Rule
 
-__all__ = ["Discovery", "Found", "discover"]
+__all__ = ["TOP", "Discovery", "Found", "discover", "free_name", "notes_on", "premise_of", "refuse_unknown"]
 
 TOP = 20
 _EXAMPLES = 3
@@ -176,7 +176,7 @@ def discover(
     order, interest = rank(space, outcome.rules, outcomes, pairs)
     chosen = list(order if top is None else order[:top])
     found = tuple(_counted(space, outcome.rules[chosen], [interest[at] for at in chosen], say))
-    notes = tuple(_notes(space, outcome, error))
+    notes = tuple(notes_on(space, outcome, error))
     used = tuple(space.exact.table.column_names)
     in_time = not outcome.limited and not outcome.undecided and (outcome.exact or bool(error))
     return Discovery(name, space.rows, used, found, len(order), outcome.exact, in_time, notes)
@@ -188,7 +188,7 @@ def _table(data: Any, columns: Sequence[str] | None, null_values: tuple[str, ...
     if isinstance(paths, (list, tuple)) and paths and all(isinstance(one, (str, Path)) for one in paths):
         files = find_files(list(paths))
         names = read_names(files)
-        _refuse_unknown(columns, names)
+        refuse_unknown(columns, names)
         wanted = Wanted(frozenset(names if columns is None else columns), null_values=null_values)
         return Path(paths[0]).name.split(".")[0] or "table", read_table(files, wanted)
     try:
@@ -198,14 +198,15 @@ def _table(data: Any, columns: Sequence[str] | None, null_values: tuple[str, ...
             f"{type(data).__name__} is not data in which rules can be found: {str(error)[:120]}",
             hint="give a path, an Arrow table, or a pandas or Polars frame",
         ) from None
-    _refuse_unknown(columns, table.column_names)
+    refuse_unknown(columns, table.column_names)
     for one in table.column_names:
         if table.column_names.count(one) > 1:
             raise DataError(f"the table has more than one column {one}", hint="give each a name of its own")
     return "table", table if columns is None else table.select(list(columns))
 
 
-def _refuse_unknown(columns: Sequence[str] | None, names: Sequence[str]) -> None:
+def refuse_unknown(columns: Sequence[str] | None, names: Sequence[str]) -> None:
+    """Raises `DataError` for a column that a table does not have."""
     for column in columns or ():
         if column not in names:
             hint = did_you_mean(column, names) or "the columns are " + ", ".join(list(names)[:12])
@@ -222,7 +223,7 @@ def _counted(space: Space, rules: NDArray[np.bool_], interest: Sequence[Interest
         say("counting", at, len(rules))
         numbers = [int(number) for number in np.flatnonzero(rule)]
         words = tell([space.predicates[number] for number in numbers], lambda name: sizes.get(name, 0))
-        bound = space.rule(numbers, _free(name_of(words), taken))
+        bound = space.rule(numbers, free_name(name_of(words), taken))
         made = replace(bound.rule, severity="warning", description=words)
         tally = count_rule(bound, space.exact)
         examples: list[tuple[int, int | None]] = []
@@ -242,10 +243,14 @@ def _counted(space: Space, rules: NDArray[np.bool_], interest: Sequence[Interest
         )
 
 
+def premise_of(space: Space, numbers: Sequence[int]) -> list[int]:
+    """All predicates of a rule but its conclusion: what differs, else the last that is in order."""
+    return sorted(numbers, key=lambda at: (space.predicates[at].op is Op.NE, space.predicates[at].op.is_order, at))[:-1]
+
+
 def _support(space: Space, numbers: Sequence[int]) -> int:
-    """Pairs that satisfy all predicates but the rule's conclusion: what differs, else the last that is in order."""
-    ranked = sorted(numbers, key=lambda at: (space.predicates[at].op is Op.NE, space.predicates[at].op.is_order, at))
-    premise = ranked[:-1]
+    """Pairs that satisfy a rule's premise."""
+    premise = premise_of(space, numbers)
     if not premise:
         return space.rows * (space.rows - 1) // 2
     return count_rule(space.rule(premise), space.exact).violations
@@ -257,7 +262,7 @@ def _distinct_values(space: Space) -> dict[str, int]:
     }
 
 
-def _free(name: str, taken: set[str]) -> str:
+def free_name(name: str, taken: set[str]) -> str:
     """The name, numbered where another rule has it."""
     free, number = name, 1
     while free in taken:
@@ -267,7 +272,8 @@ def _free(name: str, taken: set[str]) -> str:
     return free
 
 
-def _notes(space: Space, outcome: Outcome, error: float) -> Iterator[str]:
+def notes_on(space: Space, outcome: Outcome, error: float) -> Iterator[str]:
+    """What a person must know of what was not found."""
     if space.rows < 2:
         yield f"the table has {space.rows} row{'s' * (space.rows != 1)}: rules are about two"
     for column, why in space.skipped.items():
