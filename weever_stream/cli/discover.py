@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from enum import Enum
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ import typer
 from weever_stream.cli.output import Format, OutputFile, opened
 
 if TYPE_CHECKING:
-    from weever_stream.discover import Discovery, Found
+    from weever_stream.discover import Discovery
 
 __all__ = ["discover"]
 
@@ -68,6 +69,10 @@ def discover(
     seed: Annotated[int, typer.Option(help="Makes the sample another one.")] = 0,
     form: Annotated[Format, typer.Option("--format", help="How to tell what was found.")] = Format.text,
     output: OutputFile = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write a report for people to this file: HTML, with a picture.", show_default=False),
+    ] = None,
     null_value: Annotated[
         list[str] | None, typer.Option(help="A text that means null in CSV; may be repeated.")
     ] = None,
@@ -84,8 +89,10 @@ def discover(
 ) -> None:
     """Find the rules that a table obeys, best first, and write them as a rule file with -o.
 
+    --report writes the same for people, as one HTML file with a picture of how the columns relate.
+
     Exits with 0 if all rules of the space were found, 2 if the time ended before, 3 if the data could not be read, and
-    4 if the rules could not be written.
+    4 if the rules or the report could not be written.
     """
     from weever_stream.cli.check import progress_bar
 
@@ -112,6 +119,9 @@ def discover(
     if output is not None:
         with opened(output) as out:
             out.write(found.yaml().encode())
+    if report is not None:
+        with opened(report) as out:
+            out.write(found.html().encode())
     if output is None or str(output) != "-":
         with opened(None) as out:
             _tell(found, form, out)
@@ -152,27 +162,4 @@ def _tell(found: Discovery, form: Format, out: IO[bytes]) -> None:
     if form is Format.json:
         out.write(json.dumps(found.as_json(), ensure_ascii=False, indent=1).encode() + b"\n")
         return
-    many = f"{found.total:,} minimal rule{'s' * (found.total != 1)}"
-    best = f", the best {len(found.rules)} of them" if len(found.rules) < found.total else ""
-    lines = [f"{found.table}: {found.rows:,} rows, {len(found.columns)} columns: {many}{best}", ""]
-    for at, one in enumerate(found.rules, 1):
-        lines += _told(at, one)
-    lines += [f"note: {note}" for note in found.notes]
-    out.write(("\n".join(map(_on_one_line, lines)) + "\n").encode("utf-8", "replace"))
-
-
-def _on_one_line(text: str) -> str:
-    """Names of columns are data: what could move the cursor is escaped."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
-
-
-def _told(at: int, one: Found) -> list[str]:
-    from weever_stream.rules import write_rule
-
-    counts = f"support {one.support:,}"
-    if one.violations:
-        pairs = "; ".join(f"{left}" if right is None else f"{left} and {right}" for left, right in one.examples)
-        counts += (
-            f", {one.violations:,} violations ({one.error:.2g} of pairs, {one.rows_involved:,} rows), as rows {pairs}"
-        )
-    return [f"{at:3}. {one.words}", f"     {write_rule(one.rule)}", f"     {counts}"]
+    out.write(f"{found}\n".encode("utf-8", "replace"))

@@ -4,6 +4,7 @@
     for one in found.rules:
         print(one.words, one.violations)
     found.write("rules.yaml")
+    found                       # in a notebook: a report with a picture; print(found) for text
 
 Every rule that is returned has been counted over the whole table: with an `error` of 0 it has no violation.
 """
@@ -22,11 +23,13 @@ from weever_stream.check.listing import list_rule
 from weever_stream.check.readers import Wanted, read_names, read_table
 from weever_stream.check.rownames import name_rows
 from weever_stream.check.sources import find_files
+from weever_stream.detect.identity import python_values
 from weever_stream.discover.approximate import find_approximate
 from weever_stream.discover.hydra import Budget, Outcome, find_rules
 from weever_stream.discover.predicates import Options, space_of
-from weever_stream.discover.ranking import Interest, rank
-from weever_stream.discover.words import name_of, tell
+from weever_stream.discover.ranking import Interest, choose, rank
+from weever_stream.discover.words import Saying, name_of, understand
+from weever_stream.drawing import from_difference, printable
 from weever_stream.errors import DataError, did_you_mean
 from weever_stream.rules import Op, write_rule
 from weever_stream.rules.yamltext import dump
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from weever_stream.check.rownames import RowNames
     from weever_stream.discover.hydra import Progress
     from weever_stream.discover.predicates import Space
     from weever_stream.rules import Rule
@@ -61,11 +65,25 @@ class Found:
     """Violating ordered pairs, as a share of all ordered pairs of rows."""
     examples: tuple[tuple[int, int | None], ...] = ()
     """Some violations, as row numbers from 1."""
+    values: tuple[tuple[tuple[str, ...], ...], ...] = ()
+    """For each example, for each of its rows: the values of `columns` as text, cut."""
+    understood: Saying | None = None
+
+    @property
+    def saying(self) -> Saying:
+        """What the rule says, in parts."""
+        return self.understood or understand(self.rule.predicates)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the rule reads."""
+        return tuple(dict.fromkeys(column.name for p in self.rule.predicates for column in p.columns))
 
     def as_json(self) -> dict[str, Any]:
         """The object that stands for it under `rules`."""
         return {
             "name": self.rule.name,
+            "kind": self.saying.kind,
             "words": self.words,
             "deny": write_rule(self.rule),
             "support": self.support,
@@ -80,7 +98,7 @@ class Found:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Discovery:
     """What was found, and how far it can be trusted to be all."""
 
@@ -97,6 +115,31 @@ class Discovery:
     """Whether no budget ended the work."""
     notes: tuple[str, ...] = field(default=())
     """What was left out, and why."""
+    pairs: int | None = None
+    """Pairs of rows that were looked at one by one, where that is known."""
+
+    def __repr__(self) -> str:
+        told = "all there are" if self.exact else "not all there are"
+        return f"<Discovery of {self.table}: {len(self.rules)} of {self.total} minimal rules, {told}>"
+
+    def __str__(self) -> str:
+        from weever_stream.discover.telling import text
+
+        return text(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self) if cycle else str(self))
+
+    def _repr_html_(self) -> str:
+        from weever_stream.discover.report import fragment
+
+        return fragment(self)
+
+    def html(self) -> str:
+        """A report with a picture of how the columns relate: one page that needs nothing else."""
+        from weever_stream.discover.report import page
+
+        return page(self)
 
     def yaml(self) -> str:
         """The rules as a rule file."""
@@ -122,6 +165,7 @@ class Discovery:
             "table": self.table,
             "rows": self.rows,
             "columns": list(self.columns),
+            "pairs": self.pairs,
             "found": self.total,
             "exact": self.exact,
             "in_time": self.in_time,
@@ -150,9 +194,10 @@ def discover(
 ) -> Discovery:
     """Finds rules in data: a path, paths, or an Arrow table, pandas or Polars frame.
 
-    `columns` limits the table, `max_predicates` the length of a rule, `top` how many are returned (None: all) and
-    `seconds` the time: what was found by then is returned, with a note. `error` above 0 finds rules that may be
-    violated by that share of all pairs of rows, and with `error_rows` by pairs of no more than that share of the rows;
+    `columns` limits the table, `max_predicates` the length of a rule, `top` how many are returned (None: all; else none
+    that better ones imply) and `seconds` the time: what was found by then is returned, with a note. `error` above 0
+    finds rules that may be violated by that share of all pairs of rows, and with `error_rows` by pairs of no more than
+    that share of the rows;
     such rules come with examples of their violations. `cross`, `shared`, `one_row` and `order_text` shape the space of
     predicates (see `predicates.Options`). Raises `DataError`.
     """
@@ -174,12 +219,12 @@ def discover(
     say("ranking", 0, 1)
     outcomes, pairs = outcome.weighed
     order, interest = rank(space, outcome.rules, outcomes, pairs)
-    chosen = list(order if top is None else order[:top])
+    chosen = choose(space, outcome.rules, order, top, outcomes, pairs)
     found = tuple(_counted(space, outcome.rules[chosen], [interest[at] for at in chosen], say))
     notes = tuple(notes_on(space, outcome, error))
     used = tuple(space.exact.table.column_names)
     in_time = not outcome.limited and not outcome.undecided and (outcome.exact or bool(error))
-    return Discovery(name, space.rows, used, found, len(order), outcome.exact, in_time, notes)
+    return Discovery(name, space.rows, used, found, len(order), outcome.exact, in_time, notes, outcome.evidence.pairs)
 
 
 def _table(data: Any, columns: Sequence[str] | None, null_values: tuple[str, ...]) -> tuple[str, pa.Table]:
@@ -222,7 +267,8 @@ def _counted(space: Space, rules: NDArray[np.bool_], interest: Sequence[Interest
     for at, rule in enumerate(rules):
         say("counting", at, len(rules))
         numbers = [int(number) for number in np.flatnonzero(rule)]
-        words = tell([space.predicates[number] for number in numbers], lambda name: sizes.get(name, 0))
+        saying = understand([space.predicates[number] for number in numbers], lambda name: sizes.get(name, 0))
+        words = saying.words()
         bound = space.rule(numbers, free_name(name_of(words), taken))
         made = replace(bound.rule, severity="warning", description=words)
         tally = count_rule(bound, space.exact)
@@ -231,26 +277,49 @@ def _counted(space: Space, rules: NDArray[np.bool_], interest: Sequence[Interest
             right = [None] * len(pairs) if pairs.right is None else (pairs.right + 1).tolist()
             examples += zip((pairs.left + 1).tolist(), right, strict=True)
         twice = 2 if made.symmetric else space.rows - 1 if made.one_row else 1
-        yield Found(
+        found = Found(
             made,
             words,
             interest[at],
-            _support(space, numbers),
+            _support(space, numbers, saying),
             tally.violations,
             tally.rows_involved,
             tally.violations * twice / max(1, total),
             tuple(examples[:_EXAMPLES]),
+            understood=saying,
         )
+        yield replace(found, values=tuple(_shown(rows, found.columns, pair) for pair in found.examples))
 
 
-def premise_of(space: Space, numbers: Sequence[int]) -> list[int]:
-    """All predicates of a rule but its conclusion: what differs, else the last that is in order."""
-    return sorted(numbers, key=lambda at: (space.predicates[at].op is Op.NE, space.predicates[at].op.is_order, at))[:-1]
+def _shown(rows: RowNames, columns: Sequence[str], pair: tuple[int, int | None]) -> tuple[tuple[str, ...], ...]:
+    """The values of a pair of rows that a rule reads, as text that is short enough to look at."""
+    at = np.array([number - 1 for number in pair if number is not None], np.int64)
+    taken = rows.rows(at, columns)
+    shown = []
+    for values in (python_values(taken[name]) for name in columns):
+        texts = tuple(map(printable, values))
+        if len(set(texts)) < len(values) and values[0] != values[-1]:
+            texts = from_difference(values[0], values[-1])
+        shown.append(texts)
+    return tuple(zip(*shown, strict=True))
 
 
-def _support(space: Space, numbers: Sequence[int]) -> int:
+def premise_of(space: Space, numbers: Sequence[int], saying: Saying) -> list[int]:
+    """All predicates of a rule but its conclusion.
+
+    That is what differs, else the last that is in order, else what is told to be unique.
+    """
+
+    def last(at: int) -> tuple[bool, bool, bool, int]:
+        one = space.predicates[at]
+        return one.op is Op.NE, one.op.is_order, saying.kind == "unique" and one.columns[0].name in saying.subject, at
+
+    return sorted(numbers, key=last)[:-1]
+
+
+def _support(space: Space, numbers: Sequence[int], saying: Saying) -> int:
     """Pairs that satisfy a rule's premise."""
-    premise = premise_of(space, numbers)
+    premise = premise_of(space, numbers, saying)
     if not premise:
         return space.rows * (space.rows - 1) // 2
     return count_rule(space.rule(premise), space.exact).violations

@@ -25,9 +25,9 @@ import numpy as np
 
 from weever_stream.discover.hydra import Budget, complete, find_rules
 from weever_stream.discover.predicates import Options, Space, comparisons_of, may_meet, space_over, usable
-from weever_stream.discover.ranking import rank
+from weever_stream.discover.ranking import choose, rank
 from weever_stream.discover.run import TOP, Discovery, Found, free_name, notes_on, premise_of, refuse_unknown
-from weever_stream.discover.words import name_of, tell
+from weever_stream.discover.words import name_of, understand
 from weever_stream.errors import DataError
 from weever_stream.rules import Op
 from weever_stream.stream.parted import PartedTable
@@ -95,16 +95,15 @@ def discover(
             outcome = complete(space, evidence, completion, weighed, max_predicates, budget, say)
         say("ranking", 0, 1)
         order, interest = rank(space, outcome.rules, *outcome.weighed)
-        chosen = list(order if top is None else order[:top])
+        chosen = choose(space, outcome.rules, order, top, *outcome.weighed)
         say("counting", 0, 1)
         found = tuple(_found(space, table, outcome.rules[chosen], [interest[at] for at in chosen]))
     finally:
         table.close()
     in_time = not outcome.limited and not outcome.undecided and outcome.exact
     used = tuple(space.exact.table.column_names)
-    return Discovery(
-        name, table.rows, used, found, len(order), outcome.exact, in_time, tuple(notes_on(space, outcome, 0))
-    )
+    notes = tuple(notes_on(space, outcome, 0))
+    return Discovery(name, table.rows, used, found, len(order), outcome.exact, in_time, notes)
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,11 @@ def _found(space: Space, table: PartedTable, rules: NDArray[np.bool_], interest:
     """The chosen rules with names, and how many pairs each says something about."""
     taken: set[str] = set()
     chosen = [[int(number) for number in np.flatnonzero(rule)] for rule in rules]
-    premises = [premise_of(space, numbers) for numbers in chosen]
+    sayings = [
+        understand([space.predicates[number] for number in numbers], lambda name: table.distinct.get(name, 0))
+        for numbers in chosen
+    ]
+    premises = [premise_of(space, numbers, saying) for numbers, saying in zip(chosen, sayings, strict=True)]
     asked = [at for at, premise in enumerate(premises) if premise]
     counted = table.counts(
         space.comparisons,
@@ -178,7 +181,7 @@ def _found(space: Space, table: PartedTable, rules: NDArray[np.bool_], interest:
     support = dict(zip(asked, counted.tolist(), strict=True))
     every = space.rows * (space.rows - 1) // 2
     for at, numbers in enumerate(chosen):
-        words = tell([space.predicates[number] for number in numbers], lambda name: table.distinct.get(name, 0))
+        words = sayings[at].words()
         bound = space.rule(numbers, free_name(name_of(words), taken))
         made = replace(bound.rule, severity="warning", description=words)
-        yield Found(made, words, interest[at], support.get(at, every), 0, 0, 0.0)
+        yield Found(made, words, interest[at], support.get(at, every), 0, 0, 0.0, understood=sayings[at])
