@@ -347,7 +347,7 @@ def test_a_notebook_shows_a_part_of_a_page_and_a_terminal_a_line(clean: Discover
     assert all(re.match(r"w\w{10}-", one or "") for one in ids)
     rules = re.findall(r"([^{}]+)\{", re.sub(r"@media[^{]*\{", "", part[: part.index("</style>")].split("<style>")[1]))
     assert all(one.strip().startswith(".weever") for group in rules for one in group.split(","))
-    assert repr(clean) == f"<Discovery of table: {len(clean.rules)} of {clean.total} minimal rules, all there are>"
+    assert repr(clean) == f"<Discovery of table: {len(clean.rules)} of {clean.total} minimal rules, exact>"
     assert str(clean).startswith("table: 1,500 rows, 7 columns: ")
 
 

@@ -139,7 +139,7 @@ def _looked_at(found: Discovery) -> Iterator[str]:
     yield from (f"<div><dt>{label}</dt><dd>{value}</dd></div>" for label, value in facts.items())
     yield "</dl>"
     if found.exact:
-        yield "<p>These are all minimal rules of the table that were asked for: comparing all pairs gives the same.</p>"
+        yield "<p>All minimal rules that were asked for were found: comparing all pairs gives the same ones.</p>"
     else:
         yield "<p>The table may have more rules. Each that is shown was counted over the whole table.</p>"
     for note in found.notes:

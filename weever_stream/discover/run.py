@@ -119,7 +119,7 @@ class Discovery:
     """Pairs of rows that were looked at one by one, where that is known."""
 
     def __repr__(self) -> str:
-        told = "all there are" if self.exact else "not all there are"
+        told = "exact" if self.exact else "not all were found"
         return f"<Discovery of {self.table}: {len(self.rules)} of {self.total} minimal rules, {told}>"
 
     def __str__(self) -> str:
