@@ -28,18 +28,20 @@ class Checks:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._before: set[Violation] = set()
+        """What was open after the last commit."""
 
     def after_commit(self) -> None:
         """Sinks, shards and notes agree with the truth at the position that was published."""
         world, checkpoint = self._world, self._world.checkpoint
-        noted = world.notes.read(PROGRESS)
+        noted = world.job.notes.read(PROGRESS)
         assert noted is not None
         position = json.loads(noted["position"])["units"]
         assert (noted["batch"], position) == (checkpoint.committed, checkpoint.offsets[checkpoint.committed])
-        truth = self.truth(position)
-        assert_same(set(world.log.open.values()), truth, "the log")
+        self._told_is_true(position)
         assert world.topic.open == world.log.open, "the topic is not what the log is"
-        counts = Counter(rule for rule, _, _ in truth)
+        living = world.query.noted.living
+        counts = Counter(rule for rule, _, _ in world.log.open.values() if rule in living)
         assert +Counter(noted["open"]) == counts, f"published as open: {noted['open']}, true: {counts}"
         if not world.damaged_states:
             held = self.held()
@@ -48,34 +50,54 @@ class Checks:
         if not world.disk.damaged and not world.damaged_states and world.chance.random.random() < 0.05:
             self.verified()
 
+    def _told_is_true(self, position: int) -> None:
+        """Of rules in force all is told, of those that are filled only what is true; of ended ones no more than was."""
+        world = self._world
+        noted, told, waiting = world.query.noted, set(world.log.open.values()), world.job.lane.waiting(world.checkpoint)
+        coming = {file.fills for file in waiting}
+        filling = {rule.name for one in noted.generations if one.number in coming for rule in one.rules}
+        ended = {rule.name: rule.ended for rule in noted.rules if rule.name not in noted.living}
+        truth = self.truth(position)
+        lawful = {one for one in told if one[0] not in ended}
+        assert_same(lawful | {one for one in truth if one[0] in filling}, truth, "the log")
+        over = told - lawful
+        assert over <= self._before, f"told of rules that have ended: {sorted(over - self._before, key=str)[:1]}"
+        assert not over or None in coming, f"{len(over)} violations of rules that have ended stay open"
+        for violation, change, reason in world.log.last:
+            closed = ended.get(violation[0]) if change == "removed" else None
+            assert reason == closed, f"{violation} is {change} because of {reason}, not of {closed}"
+        self._before = told
+
     def truth(self, position: int) -> set[Violation]:
-        """The violations of the table at a position."""
-        plan = self._world.plan
-        found = oracle.violations(plan.rules, self._world.feed.table(position).values(), plan.key)
+        """The violations of the table at a position, of the rules in force."""
+        world = self._world
+        rules = [world.job.known[rule.name, rule.fingerprint] for rule in world.query.noted.living.values()]
+        found = oracle.violations(rules, world.feed.table(position).values(), world.plan.key)
         return {(rule, str(key_text(left)), key_text(right)) for rule, left, right in found}
 
     def held(self) -> Counter[str]:
-        """Open violations of every rule, as the manifests have them."""
+        """Open violations of every rule in force, as the manifests have them."""
         counts: Counter[str] = Counter()
-        setup = self._world.plan.setup
+        setup = self._world.query.setup
         for manifest in self._world.manifests().values():
             for family in setup.families:
                 if state := manifest.families.get(family.identity):
                     for rule, n in zip(family.rules, state.open, strict=True):
-                        counts[setup.rules[rule].rule.name] += max(n, 0)
+                        if rule not in setup.ended:
+                            counts[setup.rules[rule].rule.name] += max(n, 0)
         return +counts
 
     def verified(self) -> None:
         """Every invariant of every shard."""
         world = self._world
-        keeper = world.query.cluster.workers[0].keeper
-        wrong = list(inspect.verify(world.manifests(), world.plan.setup.families, keeper))
+        keeper = world.query.cluster.worker(0).keeper
+        wrong = list(inspect.verify(world.manifests(), world.query.setup.families, keeper))
         assert not wrong, wrong
 
     def needed_files(self) -> None:
         """Every file that a retained state needs is there, unless we took it."""
         world, checkpoint = self._world, self._world.checkpoint
-        oldest = len(checkpoint.offsets) - 1 - world.plan.setup.retain_batches
+        oldest = len(checkpoint.offsets) - 1 - world.plan.retain_batches
         for version in [version for version in checkpoint.versions if version < oldest]:
             del checkpoint.versions[version]
         there = world.disk.names() | world.disk.damaged.keys()
@@ -97,6 +119,7 @@ class Checks:
         world = self._world
         assert world.checkpoint.position(world.checkpoint.committed) == len(world.feed.units)
         if world.checkpoint.committed >= 0:
+            assert not world.job.lane.waiting(world.checkpoint), "the lane is not read to its end"
             self.after_commit()
         if world.chance.random.random() < 0.3:
             self.verified()

@@ -17,7 +17,7 @@ from weever_stream.state.manifest import Manifest
 from weever_stream.stream.setup import Setup
 from weever_stream.stream.work import Piece, ShardWork
 
-__all__ = ["Cluster", "QueryFailed", "Result", "Task"]
+__all__ = ["WORKERS", "Cluster", "QueryFailed", "Result", "Task"]
 
 TRIES = 4
 WORKERS = 2
@@ -85,17 +85,20 @@ class Cluster:
 
     def __init__(self, setup: Setup, chance: Chance, explained: Callable[[StateError], bool]) -> None:
         self._setup, self._chance, self._explained = setup, chance, explained
-        self.workers = [self._worker() for _ in range(WORKERS)]
+        self._workers: dict[int, ShardWork] = {}
 
-    def _worker(self) -> ShardWork:
-        work = ShardWork(self._setup)
-        # The store is made inside; a faulty one takes its place, over the same folder.
-        work.store = work.keeper._store = FaultyStore(self._setup.store, self._chance.strikes)
+    def worker(self, number: int) -> ShardWork:
+        """A worker, begun when it is first asked for something."""
+        work = self._workers.get(number)
+        if work is None:
+            work = self._workers[number] = ShardWork(self._setup)
+            # The store is made inside; a faulty one takes its place, over the same folder.
+            work.store = work.keeper._store = FaultyStore(self._setup.store, self._chance.strikes)
         return work
 
     def lose(self, number: int) -> None:
         """A worker is replaced by one that knows nothing."""
-        self.workers[number] = self._worker()
+        self._workers.pop(number, None)
 
     def run(self, task: Task) -> Result:
         """A task, until it is done or was tried too often."""
@@ -127,7 +130,7 @@ class Cluster:
 
     def _attempt(self, task: Task, number: int) -> Attempt:
         bodies = self._chance.random.sample(task.bodies, len(task.bodies))
-        steps = self.workers[number].apply(task.shard, task.batch, task.state, bodies)
+        steps = self.worker(number).apply(task.shard, task.batch, task.state, bodies)
         half = self._chance.strikes("a task fails half way")
         return Attempt(number, steps, self._chance.random.randrange(4) if half else None)
 

@@ -142,7 +142,22 @@ class Feed:
 
     def table(self, position: int) -> dict[Key, Row]:
         """The table at a position."""
-        last: dict[Key, tuple[int, Row | None]] = {}
+        last, cleared = self._last_changes(position)
+        table = {key: row for key, (order, row) in last.items() if order & 1 and order >= 2 * cleared}
+        assert self._dialect.late or table == self._source[position], "the feed tells what the source was"
+        return table
+
+    def filling(self, position: int, *, anywhere: bool) -> list[Change]:
+        """The table at a position as changes that fill a rule; `anywhere`: with the keys that are gone."""
+        last, cleared = self._last_changes(position)
+        young = [(order, row) for order, row in last.values() if order >= 2 * cleared]
+        if not anywhere:
+            return [(PUT, order >> 1, row) for order, row in young if order & 1]
+        return [(PUT_ANYWHERE if order & 1 else DROP_ANYWHERE, order >> 1, row) for order, row in young]
+
+    def _last_changes(self, position: int) -> tuple[dict[Key, tuple[int, Row]], int]:
+        """Of each key the order and row of its last change, and when the table was last emptied."""
+        last: dict[Key, tuple[int, Row]] = {}
         cleared = -1
         for unit in self.units[:position]:
             for kind, sequence, row in unit:
@@ -151,8 +166,6 @@ class Feed:
                     continue
                 put = kind in (PUT, PUT_ANYWHERE)
                 key, order = tuple(row[name] for name in self._plan.key), 2 * sequence + put
-                if order >= last.get(key, (-1, None))[0]:
-                    last[key] = (order, row if put else None)
-        table = {key: row for key, (order, row) in last.items() if row is not None and order >= 2 * cleared}
-        assert self._dialect.late or table == self._source[position], "the feed tells what the source was"
-        return table
+                if key not in last or order >= last[key][0]:
+                    last[key] = (order, row)
+        return last, cleared

@@ -1,14 +1,16 @@
 """What a seed draws before a world begins: rules, columns, key, setup, the dialect of its feed, and the weather.
 
-Worlds are small, a few shards and keys, so that rows meet, keys come again and a run takes tens of milliseconds. Sizes
-at which the product makes runs, files and pieces are made small with them, or random worlds would hardly see any.
+Most worlds are as small as can be, one rule and two or three batches, and take a few hundredths of a second; some are
+larger, and a few are large: what takes many batches, shards and rules at once is found by those. Keys are few, so that
+rows meet and keys come again. Sizes at which the product makes runs, files and pieces are made small, or random worlds
+would hardly see any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -17,12 +19,10 @@ from unittest import mock
 import pyarrow as pa
 
 from tests.detect.drawn import RULES, SCHEMA, small_runs
-from tests.stream.simulated import setup_of
 from weever_stream.detect import pairs
 from weever_stream.rules import Rule
-from weever_stream.stream.setup import Setup
 
-__all__ = ["DIALECTS", "FAULTS", "KEYS", "Dialect", "Plan", "draw"]
+__all__ = ["DIALECTS", "FAULTS", "KEYS", "Dialect", "Plan", "Size", "draw"]
 
 LONG = "the same first eight bytes"
 KEYS: Mapping[tuple[str, ...], Mapping[str, list[Any]]] = {
@@ -72,8 +72,30 @@ FAULTS: Mapping[str, float] = {
     "the job is restarted": 0.1,
     "files are collected": 0.05,
     "a task goes on after its end": 0.04,
+    "the rules change": 0.3,
+    "the lane cannot be written": 0.1,
 }
 """How often each strikes where it can, in a world that knows it."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a world is: from what its numbers are drawn."""
+
+    weight: float
+    rules: tuple[int, ...]
+    shards: tuple[int, ...]
+    keys: tuple[int, int]
+    batches: tuple[int, ...]
+    changes: tuple[int, ...]
+    faults: tuple[int, int]
+
+
+SIZES = (
+    Size(0.84, (1,), (1, 1, 2), (2, 6), (1, 1, 1, 2, 2, 3), (2, 3, 6), (1, 4)),
+    Size(0.12, (1, 1, 2), (1, 2, 2, 3), (3, 10), (2, 3, 4), (3, 6), (2, 8)),
+    Size(0.04, (1, 2, 3), (2, 3, 4), (3, 14), (4, 5, 8), (3, 6, 12), (3, 12)),
+)
 
 
 @dataclass(frozen=True)
@@ -81,11 +103,17 @@ class Plan:
     """A world before it begins."""
 
     rules: tuple[Rule, ...]
+    """Those that it begins with."""
+    others: tuple[Rule, ...]
+    """Those that may come into it."""
     schema: pa.Schema
     key: tuple[str, ...]
     keys: int
     dialect: Dialect
-    setup: Setup
+    shards: int
+    inline_bytes: int
+    retain_batches: int
+    remember_drops: int
     batches: int
     changes: int
     """The most changes between two batches."""
@@ -104,45 +132,42 @@ class Plan:
             yield
 
     def __str__(self) -> str:
-        setup = self.setup
-        rules = ", ".join(f"{rule.name}{' spread' if rule.name in setup.spread else ''}" for rule in self.rules)
+        rules = ", ".join(f"{rule.name}{' spread' if rule.spread > 1 else ''}" for rule in self.rules)
         return (
-            f"{self.dialect.name}; key {', '.join(self.key)}; {setup.shards} shards, {setup.inline_bytes} bytes inline, "
-            f"{setup.retain_batches} batches retained, {setup.remember_drops} drops remembered; rules: {rules}"
+            f"{self.dialect.name}; key {', '.join(self.key)}; {self.shards} shards, {self.inline_bytes} bytes inline, "
+            f"{self.retain_batches} batches retained, {self.remember_drops} drops remembered; rules: {rules}"
         )
 
 
-def draw(random: Random, folder: str) -> Plan:
-    """The plan of a world whose run files are in a folder."""
-    names = random.sample(sorted(RULES), random.choice((1, 1, 1, 1, 2, 3)))
-    rules = tuple(RULES[name] for name in names)
+def draw(random: Random) -> Plan:
+    """The plan of a world."""
+    (size,) = random.choices(SIZES, [size.weight for size in SIZES])
+    calm, changing = random.random() < 0.15, random.random() < 0.15
+    n = random.choice(size.rules)
+    drawn = [RULES[name] for name in random.sample(sorted(RULES), n + changing * random.randint(1, 2))]
+    pool = [replace(rule, spread=2) if random.random() < 0.2 else rule for rule in drawn]
     key = random.choice((("id",), ("id",), *KEYS))
     dialect = random.choice(DIALECTS)
-    read = sorted({column for rule in rules for column in rule.columns} - set(key))
-    schema = pa.schema([SCHEMA.field(name) for name in (*key, *read)])
-    setup = setup_of(
-        rules,
-        schema,
-        key,
-        folder,
-        shards=random.choice((1, 1, 2, 2, 2, 3, 4)),
-        inline_bytes=random.choice((0, 0, 0, 3000, 1 << 20)),
-        retain_batches=random.choice((2, 2, 2, 3)),
-        remember_drops=random.choice(dialect.remember),
-        spread={name: 2 for name in names if random.random() < 0.3},
-    )
-    calm = random.random() < 0.15
-    weather = {name: rate for name, rate in FAULTS.items() if not calm and random.random() < 0.6}
+    read = sorted({column for rule in pool for column in rule.columns} - set(key))
+    weather = {
+        name: rate
+        for name, rate in FAULTS.items()
+        if (changing if name == "the rules change" else not calm and random.random() < 0.6)
+    }
     return Plan(
-        rules=rules,
-        schema=schema,
+        rules=tuple(pool[:n]),
+        others=tuple(pool[n:]),
+        schema=pa.schema([SCHEMA.field(name) for name in (*key, *read)]),
         key=key,
-        keys=random.randint(3, 14),
+        keys=random.randint(*size.keys),
         dialect=dialect,
-        setup=setup,
-        batches=random.choice((2, 3, 3, 4, 5, 8)),
-        changes=random.choice((3, 6, 6, 12)),
-        sizes=(random.choice((0, 0, 2, 5)), random.choice((2, 4, 9)), random.choice((2, 1 << 16))),
+        shards=random.choice(size.shards),
+        inline_bytes=random.choice((0, 0, 0, 3000, 1 << 20)),
+        retain_batches=random.choice((1, 2, 2, 3)),
+        remember_drops=random.choice(dialect.remember),
+        batches=random.choice(size.batches) + changing,
+        changes=random.choice(size.changes),
+        sizes=(random.choice((0, 0, 2, 5)), random.choice((2, 4, 9)), random.choice((2, 1 << 16, 1 << 16))),
         weather=weather,
-        faults=random.randint(3, 12),
+        faults=random.randint(*size.faults) + changing,
     )

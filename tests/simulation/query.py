@@ -1,4 +1,4 @@
-"""A streaming query as Spark runs it: what a checkpoint holds, and a batch from its offsets to its commit.
+"""A streaming query as Spark runs it: a batch from its offsets to its commit.
 
 Offsets are logged before a batch is run, so that a batch which is run again has the same changes. States of all shards
 count when the batch is committed, which is after all sinks have it. Whoever dies in between, the next query begins
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
@@ -17,19 +16,18 @@ from typing import Any, NamedTuple, Protocol
 from tests.simulation.chance import Chance
 from tests.simulation.cluster import Cluster, QueryFailed, Result, Task
 from tests.simulation.feed import Feed
-from tests.simulation.plan import Plan
-from tests.simulation.store import Killed
+from tests.simulation.job import Checkpoint, Job, Saved, die
 from tests.stream.simulated import Change, change_frame
 from weever_stream.errors import StateError
-from weever_stream.state.notes import Notes
-from weever_stream.stream.deltas import unpacked_here
+from weever_stream.state.noted import Noted
+from weever_stream.stream.deltas import needed, unpacked_here
 from weever_stream.stream.operator import DELTAS, _tally
 from weever_stream.stream.progress import BatchReport, Ledger
 from weever_stream.stream.routing import Router
 
-__all__ = ["Checkpoint", "Query", "Saved", "Sink"]
+__all__ = ["Query", "Sink"]
 
-TOLD = ["rule", "change", "violation_id", "left_key", "right_key", "left_values", "right_values"]
+TOLD = ["rule", "change", "violation_id", "left_key", "right_key", "left_values", "right_values", "reason"]
 EPOCH = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
 
@@ -50,54 +48,31 @@ class _Row(NamedTuple):
     body: bytes
 
 
-@dataclass(frozen=True)
-class Saved:
-    """The state of a shard, and which files it needs."""
-
-    value: bytes
-    live: frozenset[str]
-
-
-@dataclass
-class Checkpoint:
-    """What survives a query."""
-
-    offsets: list[int] = field(default_factory=list)
-    """Where each batch ends."""
-    committed: int = -1
-    versions: dict[int, dict[int, Saved]] = field(default_factory=lambda: {-1: {}})
-    """The states after each committed batch, as far back as Spark keeps them."""
-
-    @property
-    def states(self) -> dict[int, Saved]:
-        """The states as of the last commit."""
-        return self.versions[self.committed]
-
-    def position(self, batch: int) -> int:
-        """Where the feed stands when a batch is done."""
-        return self.offsets[batch] if batch >= 0 else 0
-
-
 class Query:
     """A query from its start to its death."""
 
     def __init__(
         self,
-        plan: Plan,
+        noted: Noted,
+        job: Job,
         feed: Feed,
         checkpoint: Checkpoint,
         sinks: Sequence[Sink],
-        notes: Notes,
         chance: Chance,
         *,
         explained: Callable[[StateError], bool],
         meanwhile: Callable[[], None],
     ) -> None:
-        self._plan, self._feed, self._checkpoint, self._sinks, self._chance = plan, feed, checkpoint, sinks, chance
+        self.noted, self.setup = noted, job.setup(noted)
+        self._lane, self._feed, self._checkpoint, self._sinks, self._chance = job.lane, feed, checkpoint, sinks, chance
         self._meanwhile = meanwhile
-        self._router = Router(plan.setup)
-        self.cluster = Cluster(plan.setup, chance, explained)
-        self.ledger = Ledger(notes, [rule.name for rule in plan.rules])
+        self._lane.tidy(noted.revision)
+        self._router = Router(self.setup)
+        living = [bound.rule for number, bound in enumerate(self.setup.rules) if number not in self.setup.ended]
+        self._read = needed(living, noted.key)
+        self.cluster = Cluster(self.setup, chance, explained)
+        names = [None if rule.ended else rule.name for rule in noted.rules]
+        self.ledger = Ledger(job.notes, names, noted.numbering)
         self.tasks: list[Task] = []
         """Those of the last batch."""
 
@@ -106,11 +81,11 @@ class Query:
         checkpoint, number = self._checkpoint, self._checkpoint.committed + 1
         if len(checkpoint.offsets) == number and not self._plan_batch():
             return False
-        begin, end = checkpoint.position(number - 1), checkpoint.position(number)
-        self._chance.tell(f"batch {number}: units {begin} to {end}")
+        begin, end, sent = checkpoint.position(number - 1), checkpoint.position(number), checkpoint.lane[number]
+        self._chance.tell(f"batch {number}: units {begin} to {end}{', ' if sent else ''}{', '.join(sent)}")
         self._point("the offsets are logged")
         changes = [change for unit in self._feed.units[begin:end] for change in unit]
-        results = self._shards(number, changes)
+        results = self._shards(number, changes, sent)
         self._point("the shards are done")
         self._sink(number, results, len(changes))
         saved = {s: Saved(r.manifest.dump(), frozenset(r.manifest.live())) for s, r in results.items()}
@@ -120,17 +95,23 @@ class Query:
 
     def _plan_batch(self) -> bool:
         ready, begin = len(self._feed.units), self._checkpoint.position(self._checkpoint.committed)
-        if ready == begin:
+        sent = self._lane.next(self._checkpoint)
+        if ready == begin and not sent:
             return False
-        part = self._chance.random.random() < 0.3
+        part = ready > begin and self._chance.random.random() < 0.3
         self._checkpoint.offsets.append(self._chance.random.randint(begin + 1, ready) if part else ready)
+        self._checkpoint.lane.append(sent)
         return True
 
-    def _shards(self, number: int, changes: list[Change]) -> dict[int, Result]:
+    def _shards(self, number: int, changes: list[Change], sent: Sequence[str]) -> dict[int, Result]:
         states = self._checkpoint.states
+        routed = self._routed(changes) if changes else {}
+        for name in sent:
+            for shard, body in self._lane.files[name].messages:
+                routed.setdefault(shard, []).append(body)
         self.tasks = [
             Task(shard, number, states[shard].value if shard in states else None, tuple(bodies))
-            for shard, bodies in sorted(self._routed(changes).items())
+            for shard, bodies in sorted(routed.items())
         ]
         results = {}
         for task in self._chance.random.sample(self.tasks, len(self.tasks)):
@@ -142,14 +123,15 @@ class Query:
         return results
 
     def _routed(self, changes: list[Change]) -> dict[int, list[bytes]]:
-        """The messages to each shard: changes in any order, cut into some frames."""
+        """The messages to each shard: changes in any order, cut into some frames. What only ended rules read is null."""
         random = self._chance.random
+        changes = [(kind, at, {name: row.get(name) for name in self._read}) for kind, at, row in changes]
         if random.random() < 0.6:
             changes = random.sample(changes, len(changes))
         cuts = sorted({0, len(changes), *random.choices(range(len(changes)), k=random.choice((0, 0, 1, 2)))})
         bodies: dict[int, list[bytes]] = {}
         for begin, end in pairwise(cuts):
-            for shard, message in self._router.route(change_frame(changes[begin:end], self._plan.schema)):
+            for shard, message in self._router.route(change_frame(changes[begin:end], self.setup.columns)):
                 bodies.setdefault(shard, []).append(message.pack())
         return bodies
 
@@ -159,9 +141,9 @@ class Query:
             for _, result in sorted(results.items())
             for piece in result.pieces
         ]
-        deltas = unpacked_here(rows, self._plan.setup).select(TOLD).to_pylist() if rows else []  # type: ignore[arg-type]
+        deltas = unpacked_here(rows, self.setup).select(TOLD).to_pylist() if rows else []  # type: ignore[arg-type]
         for shard, result in results.items():
-            tally = _tally(self._plan.setup, result.manifest) | {"bytes": 0, "seconds": 0.0}
+            tally = _tally(self.setup, result.manifest) | {"bytes": 0, "seconds": 0.0}
             self.ledger.take(shard, json.dumps(tally).encode())
         for sink in self._sinks:
             if self._chance.strikes("a sink fails"):
@@ -189,7 +171,5 @@ class Query:
 
     def _point(self, name: str) -> None:
         """A moment at which the driver may die, or something else happen meanwhile."""
-        if self._chance.strikes("the driver is killed"):
-            self._chance.tell(f"  when {name}")
-            raise Killed
+        die(self._chance, name)
         self._meanwhile()

@@ -24,24 +24,29 @@ class Log:
     """Every batch once."""
 
     def __init__(self) -> None:
-        self._batches: list[dict[str, tuple[Violation, str]]] = []
+        self._batches: list[dict[str, tuple[Violation, str, str | None]]] = []
         self.open: dict[str, Violation] = {}
         """By id: the sum of the log."""
 
     def write(self, batch: int, deltas: Sequence[Delta]) -> None:
         assert batch <= len(self._batches), f"the log has {len(self._batches)} batches, and is given number {batch}"
-        told = {delta["violation_id"]: (_violation(delta), delta["change"]) for delta in deltas}
+        told = {delta["violation_id"]: (_violation(delta), delta["change"], delta["reason"]) for delta in deltas}
         assert len(told) == len(deltas), "a batch tells a violation once"
         if batch < len(self._batches):
             assert self._batches[batch] == told, f"batch {batch} says something else when it is repeated"
             return
-        for name, (violation, change) in told.items():
+        for name, (violation, change, _) in told.items():
             if change == "added":
                 assert name not in self.open, f"{violation} is added, and was open"
                 self.open[name] = violation
             else:
                 assert self.open.pop(name, None) == violation, f"{violation} is removed, and was not open"
         self._batches.append(told)
+
+    @property
+    def last(self) -> list[tuple[Violation, str, str | None]]:
+        """What the last batch told: violation, change and reason."""
+        return list(self._batches[-1].values())
 
 
 class Topic:

@@ -8,6 +8,7 @@ changed: `Disk` does that, knows what it did, and puts back what was there.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -96,7 +97,11 @@ class Disk:
 
     def names(self) -> set[str]:
         """All run files."""
-        return {f"{path.parent.name}/{path.name}" for path in self._root.glob("*/*.run")}
+        if not self._root.exists():
+            return set()
+        shards = [entry.name for entry in os.scandir(self._root)]
+        names = (f"{shard}/{entry.name}" for shard in shards for entry in os.scandir(self._root / shard))
+        return {name for name in names if name.endswith(".run")}
 
     def damage(self, name: str) -> str:
         """Loses, tears or changes a file. A process that has it mapped keeps what it has."""

@@ -1,6 +1,6 @@
 """A world: one table, one feed, one job and all that happens to it, drawn from one seed.
 
-Each round the table changes, some events happen, and a batch is run. An event is one method, listed in `events` under
+Each round the table changes, some events happen, and a batch is run. Rules change when the job is started. An event is one method, listed in `events` under
 the fault that lets it strike. Whatever ends the query, the next one begins behind the last commit; what was
 damaged is put back when a query has failed over it. In the end all is calm: the feed is read to its end, everything is
 verified, and no file is left that nobody needs.
@@ -12,24 +12,32 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 from tests.simulation.chance import Chance
 from tests.simulation.checks import Checks
-from tests.simulation.cluster import QueryFailed, Task
+from tests.simulation.cluster import WORKERS, QueryFailed, Task
 from tests.simulation.feed import Feed
+from tests.simulation.job import Checkpoint, Job
 from tests.simulation.plan import draw
-from tests.simulation.query import Checkpoint, Query
+from tests.simulation.query import Query
 from tests.simulation.sinks import Log, Topic
 from tests.simulation.store import Disk, Killed, WorkerKilled
-from weever_stream.errors import StateError
+from weever_stream.errors import StateError, WeeverError
 from weever_stream.state import inspect
 from weever_stream.state.manifest import Manifest
-from weever_stream.state.notes import Notes
-from weever_stream.state.store import RunStore, StoreOptions
+from weever_stream.state.noted import Noted
+from weever_stream.state.store import RunStore
+from weever_stream.stream.query import ONE_BATCH
 
 __all__ = ["World"]
 
 MOST_BATCHES = 300
+
+
+class _Wrong(BaseException):
+    """Something is not true, found where exceptions are caught."""
 
 
 class World:
@@ -38,12 +46,12 @@ class World:
     def __init__(self, seed: int, folder: str, tell: Callable[[str], None] | None = None) -> None:
         random = Random(seed)
         self.chance = Chance(random, tell)
-        self.plan = draw(random, f"{folder}/runs")
+        self.plan = draw(random)
         self.feed = Feed(random, self.plan)
         self.checkpoint = Checkpoint()
         self.log, self.topic = Log(), Topic()
-        self.notes = Notes(StoreOptions(f"{folder}/notes"))
-        self.store = RunStore(self.plan.setup.store)
+        self.job = Job(self.plan, self.feed, self.checkpoint, folder, self.chance)
+        self.store = RunStore(self.job.store)
         self.disk = Disk(f"{folder}/runs", random)
         self._whole: dict[int, bytes] = {}
         self.late: list[Task] = []
@@ -52,6 +60,7 @@ class World:
         self.events: dict[str, Callable[[], None]] = {
             "a worker is lost": self.lose_a_worker,
             "the job is restarted": self.restart,
+            "the rules change": self.change_rules,
             "files are collected": self.collect_files,
             "a file is damaged": self.damage_a_file,
             "a state is damaged": self.damage_a_state,
@@ -66,11 +75,19 @@ class World:
             for _ in range(self.plan.batches):
                 self.feed.change()
                 for name, event in self.events.items():
-                    if self.chance.strikes(name):
+                    if self._possible(name) and self.chance.strikes(name):
                         self._survived(event)
                 self.run_a_batch()
             self.finish()
         return self.chance.struck
+
+    def _possible(self, event: str) -> bool:
+        """Whether there is anything that an event could strike: a world has only so many faults."""
+        if event == "a file is damaged":
+            return bool(self._undamaged())
+        if event in ("a state is damaged", "files are collected", "a task goes on after its end"):
+            return bool(self.checkpoint.states)
+        return True
 
     def finish(self) -> None:
         """Reads the feed to its end, with nothing striking any more, and looks at everything."""
@@ -87,27 +104,48 @@ class World:
         self.checks.only_needed_files()
 
     def _started(self) -> Query:
+        """A query, from a note that agrees with the job file; whatever that takes is done before."""
+        return self._start(self.job.agreed(self._finishing))
+
+    def _start(self, noted: Noted) -> Query:
         return Query(
-            self.plan,
+            noted,
+            self.job,
             self.feed,
             self.checkpoint,
             (self.log, self.topic),
-            self.notes,
             self.chance,
             explained=self.explained,
             meanwhile=self.meanwhile,
         )
 
+    def _finishing(self, noted: Noted, trigger: str) -> Any:
+        """For `revising.finish`: a query that is run to its end."""
+        self.query = self._start(noted)
+
+        def run() -> None:
+            self.chance.tell(f"a query of revision {noted.revision} does {trigger}")
+            try:
+                while self._checked_batch() and trigger != ONE_BATCH:
+                    pass
+            except AssertionError as wrong:  # `finish` would take it for a failure of Spark's
+                raise _Wrong(wrong) from wrong
+
+        return SimpleNamespace(query=SimpleNamespace(awaitTermination=run))
+
     def run_a_batch(self) -> bool:
         """The next batch. If it fails the job is started again, and the batch comes again. Whether there was one."""
+        return self._survived(self._checked_batch)
+
+    def _checked_batch(self) -> bool:
         before = self.checkpoint.committed
-        going_on = self._survived(self._batch)
+        went_on = self._batch()
         if self.checkpoint.committed > before:
             for task in self.query.tasks:  # the damage was where nobody looks, and is left behind
                 self._whole.pop(task.shard, None)
             self.chance.struck["batches"] += 1
             self.checks.after_commit()
-        return going_on
+        return went_on
 
     def _batch(self) -> bool:
         went_on = self.query.batch()
@@ -119,6 +157,8 @@ class World:
         try:
             return bool(what())
         except Killed:
+            if self.chance.strikes("the rules change"):
+                self.job.change_rules()
             self.restart()
         except WorkerKilled:
             pass
@@ -137,13 +177,34 @@ class World:
             self.run_a_late_task()
 
     def restart(self) -> None:
-        """A new query: nothing is cached."""
-        self.chance.tell("a query is started")
-        self.query = self._started()
+        """A new query: nothing is cached. A start that fails is tried again, maybe with other rules."""
+        while True:
+            self.chance.tell("the job is started")
+            before = self.chance.struck.total()
+            try:
+                self.query = self._started()
+                return
+            except Killed:
+                self.chance.struck["starts cut off"] += 1
+            except WeeverError as error:
+                if self.chance.struck.total() == before and not self.disk.damaged and not self._whole:
+                    raise AssertionError(f"a start fails where nothing strikes: {error}") from error
+                self.chance.tell(f"the start failed: {error}")
+                self.chance.struck["starts failed"] += 1
+                self.mend()
+            except _Wrong as wrong:
+                raise wrong.args[0] from wrong
+            if self.chance.strikes("the rules change"):
+                self.job.change_rules()
+
+    def change_rules(self) -> None:
+        """The job file is edited, and the job started again."""
+        self.job.change_rules()
+        self.restart()
 
     def lose_a_worker(self) -> None:
         """A worker is replaced."""
-        self.query.cluster.lose(self.chance.random.randrange(len(self.query.cluster.workers)))
+        self.query.cluster.lose(self.chance.random.randrange(WORKERS))
 
     def run_a_late_task(self) -> None:
         """A task of the last batch that was run goes on although it is over."""
@@ -162,12 +223,15 @@ class World:
 
     def damage_a_file(self) -> None:
         """A file that the next batch may need is lost, torn or changed."""
-        live = sorted({name for saved in self.checkpoint.states.values() for name in saved.live} - {*self.disk.damaged})
-        if live:
+        if live := self._undamaged():
             name = self.chance.random.choice(live)
             kind = self.disk.damage(name)
             self.chance.struck["files damaged"] += 1
             self.chance.tell(f"{name} is {kind}")
+
+    def _undamaged(self) -> list[str]:
+        live = {name for saved in self.checkpoint.states.values() for name in saved.live}
+        return sorted(live - self.disk.damaged.keys())
 
     def damage_a_state(self) -> None:
         """The state of a shard is changed."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from weever_stream.detect.dump import plan_text
 from weever_stream.detect.plan import plan
+from weever_stream.detect.rows import Encoder
 from weever_stream.rules.bind import TypedPredicate
 from weever_stream.rules.model import Column, Constant, Op, Predicate
 from weever_stream.rules.types import ColumnType
@@ -61,6 +62,11 @@ class FamilyPlan:
     def mirrored(self) -> tuple[bool, ...]:
         """Of each rule, whether its pairs are found twice, once from either row, and told once."""
         return tuple(self.roles and bound.rule.symmetric for bound in self.routed.rules)
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """Of rows that are routed."""
+        return Encoder(self.routed)
 
     @cached_property
     def identity(self) -> str:

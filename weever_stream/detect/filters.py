@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,8 +61,9 @@ def passes(table: pa.Table | pa.RecordBatch, predicates: Iterable[TypedPredicate
     return kept
 
 
+@lru_cache(maxsize=4096, typed=True)
 def _constant(value: Literals, domain: ColumnType) -> pa.Array:
-    """A constant as an array of one, of the domain's own type.
+    """A constant as an array of one, of the domain's own type. Made once: small batches pay for every step.
 
     Times are written to the microsecond at most, and one of the year 9999 does not fit nanoseconds: encoding clips it.
     """

@@ -13,6 +13,7 @@ programs that count all pairs of a rule, whatever the levels.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -141,13 +142,13 @@ class Plan:
     counting: tuple[Probe, ...] = ()
     """Of a capped plan: the first probes, program by program, without a look at levels. Those behind find samples."""
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Every column that some rule or the key reads: the key first, then by name."""
         read = {name for bound in self.rules for name in bound.rule.columns}
         return (*self.key, *sorted(read - set(self.key)))
 
-    @property
+    @cached_property
     def stored_columns(self) -> tuple[str, ...]:
         """The columns as they are stored: those of a capped plan are followed by luck and levels."""
         return (*self.columns, *(field.name for field in flood_fields(self.rules) if self.capped))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from weever_stream.index.arrays import Rows as Positions
     from weever_stream.index.tree import Entries, Tree
 
-__all__ = ["DROPS_REMEMBERED", "Shard", "Tally"]
+__all__ = ["DROPS_REMEMBERED", "Shard", "Tally", "Tools"]
 
 DROPS_REMEMBERED = 1_000_000
 """As many as `Detector` asks for."""
@@ -64,6 +64,18 @@ class Tally:
     """Drops of a key that was not held; where drops are remembered, they count as drops."""
 
 
+class Tools:
+    """What all shards of a plan have in common. Making it takes as long as a small batch, so a keeper makes it once."""
+
+    def __init__(self, plan: Plan, schema: pa.Schema, *, leaf: int = LEAF, fanout: int = FANOUT) -> None:
+        self.plan = plan
+        self.marker = Marker(plan, schema) if plan.capped else None
+        self.schema = self.marker.schema if self.marker else schema
+        self.shape = Shape(plan, leaf, fanout)
+        self.encoder = Encoder(plan)
+        self.symmetric = [bound.rule.symmetric for bound in plan.rules]
+
+
 class Shard:
     """Rows, their indexes, and the rules over them.
 
@@ -75,8 +87,9 @@ class Shard:
 
     def __init__(
         self, plan: Plan, schema: pa.Schema, *, remember_drops: int = 0, cap: int = 0, leaf: int = LEAF,
-        fanout: int = FANOUT,
+        fanout: int = FANOUT, tools: Tools | None = None,
     ) -> None:  # fmt: skip
+        """`tools`: those of the same plan, schema, leaf size and fan-out, if they have been made."""
         assert plan.by_key is not None, "a shard's plan has a key"
         assert plan.capped or not cap, "only rows of a capped plan have levels"
         self.plan = plan
@@ -92,11 +105,10 @@ class Shard:
         """Remembered drops, at most."""
         self.numbered = 0
         """The last row number given out, for a table without a key."""
-        self._marker = Marker(plan, schema) if plan.capped else None
-        self.forest = Forest(Shape(plan, leaf, fanout), self._marker.schema if self._marker else schema)
-        self._encoder = Encoder(plan)
+        tools = tools or Tools(plan, schema, leaf=leaf, fanout=fanout)
+        self._marker, self._encoder, self._symmetric = tools.marker, tools.encoder, tools.symmetric
+        self.forest = Forest(tools.shape, tools.schema)
         self._finder = Finder(plan, self.forest, self._encoder)
-        self._symmetric = [bound.rule.symmetric for bound in plan.rules]
 
     def apply(self, table: pa.RecordBatch, order: Ints, *, drops: bool = True) -> Iterator[Found]:
         """Applies changes: rows with the plan's columns (a drop needs only its key) and their order (see `Rows`).

@@ -43,6 +43,7 @@ OUTPUT_SCHEMA = pa.schema(
     ]
 )
 _ROWS_AT_ONCE = 1 << 16
+_STRING = pa.lib.Type_STRING
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,10 @@ def named(
     n = len(left_key)
     ids = ids_of(rule.name, json_strings(left_key), json_strings(right_key))
     fixed = [pa.repeat(text, n) for text in (rule.name, rule.fingerprint, rule.severity, change)]
-    columns = [column.cast(pa.string()) for column in (*fixed, ids, left_key, right_key, left_values, right_values)]
+    columns = [
+        column if column.type.id == _STRING else column.cast(pa.string())
+        for column in (*fixed, ids, left_key, right_key, left_values, right_values)
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=OUTPUT_SCHEMA)
 
 

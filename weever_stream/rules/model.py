@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class Rule:
         """Whether it names only `t`: its violations are single rows."""
         return all(predicate.rows == {"t"} for predicate in self.predicates)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns it reads, sorted."""
         return tuple(sorted({column.name for predicate in self.predicates for column in predicate.columns}))

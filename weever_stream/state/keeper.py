@@ -19,7 +19,7 @@ from pyroaring import BitMap
 from weever_stream.detect.dump import damage_told, run_of, run_sections
 from weever_stream.detect.run import Run
 from weever_stream.detect.sections import Format, ipc, pieces, unpacked
-from weever_stream.detect.shard import Shard, Tally
+from weever_stream.detect.shard import Shard, Tally, Tools
 from weever_stream.index.tuples import TupleSet
 from weever_stream.state.manifest import FamilyState, Manifest, SavedRun, SavedTail
 
@@ -70,18 +70,20 @@ class Keeper:
         self._remember_drops = remember_drops
         self._max_pairs = max_pairs
         self._mapped: OrderedDict[str, Run] = OrderedDict()
+        self._tools: dict[str, Tools] = {}
+        """By the identity of the family."""
 
     def open(self, family: FamilyPlan, manifest: Manifest, name: str, *, awaited: int = 0) -> Opened:
         """What the manifest holds of a family; empty where it holds nothing. `name` is the shard's, for errors.
 
         `awaited`: how many messages fill it. Until they have come, no drop is forgotten: the row may come after it.
         """
-        columns = [self._schema.field(column) for column in family.kept.columns]
+        tools = self._tools_of(family)
         state = manifest.families.get(family.identity)
         filling = awaited > (state.filled if state is not None else 0)
         remembered = max(self._remember_drops, _DROPS_WHILE_FILLING) if filling else self._remember_drops
         cap = self._max_pairs if family.kept.capped else 0
-        shard = Shard(family.kept, pa.schema(columns), remember_drops=remembered, cap=cap)
+        shard = Shard(tools.plan, tools.schema, remember_drops=remembered, cap=cap, tools=tools)
         opened = Opened(family, shard, [0] * len(family.rules), unlisted=[0] * len(family.rules))
         if state is None:
             return opened
@@ -97,6 +99,13 @@ class Keeper:
             shard.drops_held = state.drops
             shard.tally = Tally(**state.tally)
         return opened
+
+    def _tools_of(self, family: FamilyPlan) -> Tools:
+        tools = self._tools.get(family.identity)
+        if tools is None:
+            columns = [self._schema.field(column) for column in family.kept.columns]
+            tools = self._tools[family.identity] = Tools(family.kept, pa.schema(columns))
+        return tools
 
     def _run(self, serial: int, saved: SavedRun) -> Run:
         if saved.file is None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from weever_stream.detect.rows import Encoder
 from weever_stream.feeds.changes import CHANGE, CLEAR, DROP, DROP_ANYWHERE, ORIGIN, PUT_ANYWHERE, REASON, RECORD, REJECT
 from weever_stream.feeds.changes import PUT as PUT_KNOWN
 from weever_stream.feeds.changes import SEQUENCE as CHANGE_SEQUENCE
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weever_stream.detect.families import FamilyPlan
+    from weever_stream.detect.rows import Encoder
     from weever_stream.index.arrays import Ints, Mask
     from weever_stream.index.arrays import Rows as Positions
     from weever_stream.stream.setup import Setup
@@ -50,9 +50,7 @@ class Router:
         self._setup = setup
         self._fills = {} if generation is None else {generation: 1}
         self._families = [
-            (family, Encoder(family.routed))
-            for family in setup.living
-            if generation is None or family.generation == generation
+            (family, family.encoder) for family in setup.living if generation is None or family.generation == generation
         ]
 
     def nothing(self) -> Message:
@@ -65,7 +63,8 @@ class Router:
         """The messages of some changes, a change frame in Arrow without rejects, to the shards they concern."""
         # A table that fills some families has the columns of those families only.
         columns = pa.schema([field for field in self._setup.columns if field.name in changes.column_names])
-        rows = changes.select(columns.names).cast(columns).combine_chunks()
+        rows = changes.select(columns.names)
+        rows = (rows if rows.schema == columns else rows.cast(columns)).combine_chunks()
         kind: Ints = changes.column(CHANGE).to_numpy().astype(np.int64)
         sequence: Ints = changes.column(CHANGE_SEQUENCE).to_numpy().astype(np.int64)
         visits = self._visits(rows, kind)

@@ -178,7 +178,8 @@ class ShardWork:
         sequence: Ints = message.rows.column(SEQUENCE).to_numpy()[row]
         put = message.rows.column(PUT).to_numpy(zero_copy_only=False)[row]
         there = [name for name in family.routed.columns if len(row) or name in message.rows.schema.names]
-        columns = {name: message.rows.column(name).take(as_arrow(row)) for name in there}
+        visiting = message.rows.select(there).take(as_arrow(row))
+        columns = dict(zip(there, visiting.columns, strict=True))
         if family.roles:
             columns |= {LEFT: pa.array(role & LEFT_ROLE > 0), RIGHT: pa.array(role & RIGHT_ROLE > 0)}
         schema = pa.schema([self.setup.kept_schema.field(name) for name in family.kept.columns])
