@@ -26,10 +26,9 @@ from numba import njit
 from weever_stream.check.count import count_rule
 from weever_stream.discover.hydra import SCANNED, Budget, Outcome, Progress, evidence_within, scan
 from weever_stream.discover.inversion import held_bits
-from weever_stream.discover.logic import distinct, exchange, most_general
+from weever_stream.discover.logic import distinct, most_general
 from weever_stream.discover.predicates import ACROSS
 from weever_stream.discover.sampling import sample_random
-from weever_stream.discover.settled import Settled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +42,7 @@ __all__ = ["Within", "beyond_chance", "find_approximate"]
 _MOST = 4
 _SAMPLE = 1 << 21
 _WORK = 1 << 27
-"""Words of evidence that are looked at between two looks at the clock."""
+"""Evidences times predicates that are looked at between two looks at the clock."""
 _CHANCE = 1e-12
 """That a set within the limit has more pairs of the sample than `beyond_chance` tells."""
 _RULE, _COUNT, _GROW = 0, 1, 2
@@ -159,14 +158,18 @@ class _Growth:
         self._space, self._within, self._pairs = space, within, pairs
         self._held = held_bits(space, outcomes)
         self._beyond, self._sure, self._complete = beyond, sure, complete
-        self._found: list[NDArray[np.bool_]] = []
-        self._boxes = Settled(space)
-        self._known = np.zeros((0, len(space.comparisons)), np.uint8)
-        self._counted: dict[bytes, bool] = {}
+        self._found: list[Ints] = []
+        self._known = np.full((64, 1), -1, np.int32)
+        self._size = 0
+        self._strength = np.array([int(op).bit_count() for op in space.ops], np.int64)
+        self._counted: dict[tuple[int, ...], bool] = {}
 
     def rules(self) -> NDArray[np.bool_]:
         """What was found."""
-        return np.concatenate([np.zeros((0, len(self._space.predicates)), np.bool_), *self._found])
+        marks = np.zeros((len(self._found), len(self._space.predicates)), np.bool_)
+        for at, numbers in enumerate(self._found):
+            marks[at, numbers] = True
+        return marks
 
     def grow(self, deepest: int, budget: Budget, tell: Progress) -> tuple[int, int]:
         """Grows sets; up to how many predicates there was time and room, and how many sets were not counted."""
@@ -175,7 +178,7 @@ class _Growth:
         # Sets of the next level are held as numbers; a level that does not fit is the end.
         for level in range(1, deepest + 1):
             room = budget.memory // 8 // (4 * level)
-            step = max(1, _WORK // max(1, self._held.size + 64 * size))
+            step = max(1, _WORK // max(1, len(self._held) * size))
             grown: list[NDArray[np.int32]] = []
             kept = 0
             for first in range(0, len(open_), step):
@@ -192,10 +195,26 @@ class _Growth:
         return deepest, 0
 
     def _grown(self, open_: NDArray[np.int32], last: bool) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-        """The sets with one predicate more that are not known to be within, and what the evidence says of them."""
-        limits = self._beyond, self._sure
-        sets, kinds = _grow(open_, self._held, self._pairs, *limits, self._complete, last, self._space.comparison_of)
+        """The sets with one predicate more that no known rule implies, and what the evidence says of them."""
+        known, limits = self._known[: self._size], (self._beyond, self._sure)
+        blocked = _blocked(open_, known, *self._places(), self._space.comparison_of, self._space.ops)
+        sets, kinds = _grow(open_, blocked, self._held, self._pairs, *limits, self._complete, last)
         return sets, kinds
+
+    def _places(self) -> tuple[Ints, Ints]:
+        """The known rules by each of their first two predicates: where those of a predicate start, and which they are.
+
+        A set that implies all but one predicate of a rule implies one of its first two. Rules of one come last.
+        """
+        size = len(self._space.predicates)
+        firsts = self._known[: self._size, :2].astype(np.int64)
+        single = np.flatnonzero((firsts[:, 1:] < 0).all(1))
+        rules = np.repeat(np.arange(self._size), firsts.shape[1])
+        at = firsts.ravel()
+        at[(at < 0) | np.isin(rules, single)] = size + 1
+        at, rules = np.concatenate([at, np.full(len(single), size)]), np.concatenate([rules, single])
+        order = np.argsort(at, kind="stable")
+        return np.searchsorted(at[order], np.arange(size + 2)), rules[order]
 
     def _decided(
         self, sets: NDArray[np.int32], kinds: NDArray[np.uint8], budget: Budget, tell: Progress
@@ -204,73 +223,110 @@ class _Growth:
         grown = [sets[kinds == _GROW]]
         asked = np.flatnonzero(kinds != _GROW)
         # A weaker operator first: where `<=` is within, `<` need not be counted.
-        strength = _strength(self._space)[sets[asked]].sum(1)
-        asked = asked[np.argsort(-strength, kind="stable")]
-        marks = np.zeros((len(asked), len(self._space.predicates)), np.bool_)
-        np.put_along_axis(marks, sets[asked].astype(np.int64), True, 1)
-        boxes = self._boxes.boxes(marks)
+        asked = asked[np.argsort(-self._strength[sets[asked]].sum(1), kind="stable")]
+        before = self._size
         for at, one in enumerate(asked):
-            if _implied(boxes[at], self._known):
+            numbers = sets[one].astype(np.int64)
+            if _implied(numbers, self._known[before : self._size], self._space.comparison_of, self._space.ops):
                 continue
             if kinds[one] == _COUNT:
                 if not budget.go_on():
                     return np.concatenate(grown), len(asked) - at
                 tell("counting candidates", at, len(asked))
-                if not self._holds(sets[one].astype(np.int64), marks[at]):
+                if not self._holds(numbers):
                     grown.append(sets[one][None])
                     continue
-            self._found.append(marks[at][None])
-            both = np.stack([marks[at], exchange(self._space, marks[at][None])[0]])
-            self._known = np.concatenate([self._known, self._boxes.boxes(both)])
+            self._found.append(numbers)
+            self._know(numbers)
+            self._know(np.sort(self._space.exchanged[numbers]))
         return np.concatenate(grown), 0
 
-    def _holds(self, numbers: Ints, marks: NDArray[np.bool_]) -> bool:
+    def _know(self, numbers: Ints) -> None:
+        """Remembers a rule, for what it implies."""
+        rows, width = self._known.shape
+        if self._size == rows or len(numbers) > width:
+            more = np.full((2 * rows, max(width, len(numbers))), -1, np.int32)
+            more[: self._size, :width] = self._known[: self._size]
+            self._known = more
+        self._known[self._size, : len(numbers)] = numbers
+        self._size += 1
+
+    def _holds(self, numbers: Ints) -> bool:
         """Counts a set, or remembers what was counted of it or of its exchange."""
-        other = exchange(self._space, marks[None])[0]
-        name = min(np.packbits(marks).tobytes(), np.packbits(other).tobytes())
+        other = np.sort(self._space.exchanged[numbers])
+        name = min(tuple(numbers.tolist()), tuple(other.tolist()))
         if name not in self._counted:
             self._counted[name] = self._within.holds(numbers)
         return self._counted[name]
 
 
-def _strength(space: Space) -> Ints:
-    """How many outcomes satisfy each predicate."""
-    return np.array([int(op).bit_count() for op in space.ops], np.int64)
+@njit(cache=True, nogil=True)
+def _implied(numbers, known, comparison_of, ops):
+    """Whether a known rule makes the comparisons of a set and no others, with the same operators or weaker ones."""
+    found = False
+    for rule in range(known.shape[0]):
+        found |= _missing(numbers, known[rule], comparison_of, ops) == -1
+    return found
+
+
+@njit(inline="always")
+def _missing(numbers, rule, comparison_of, ops):
+    """The one predicate of a rule that a set does not imply: -1 if it implies them all, -2 if there are more."""
+    missing = -1
+    for k in range(rule.shape[0]):
+        if rule[k] < 0:
+            break
+        implied = False
+        for q in numbers:
+            implied |= comparison_of[q] == comparison_of[rule[k]] and ops[q] & ~ops[rule[k]] == 0
+        if not implied:
+            if missing >= 0:
+                return -2
+            missing = rule[k]
+    return missing
 
 
 @njit(cache=True, nogil=True)
-def _implied(box, known):
-    """Whether a set lies within a known one, comparison by comparison."""
-    for other in range(known.shape[0]):
-        inside = True
-        for at in range(box.shape[0]):
-            if box[at] & ~known[other, at]:
-                inside = False
-                break
-        if inside:
-            return True
-    return False
+def _blocked(open_, known, starts, rules, comparison_of, ops):
+    """Marks for each set the predicates that it need not be grown by: with them it says only what a known rule says."""
+    size = comparison_of.shape[0]
+    blocked = np.zeros((open_.shape[0], size), np.bool_)
+    for at in range(open_.shape[0]):
+        for member in range(open_.shape[1] + 1):
+            for p in range(size + 1):
+                if member == open_.shape[1]:
+                    if p < size:
+                        continue
+                elif p == size or comparison_of[p] != comparison_of[open_[at, member]]:
+                    continue
+                else:
+                    blocked[at, p] = True
+                    if ops[open_[at, member]] & ~ops[p]:
+                        continue
+                for place in range(starts[p], starts[p + 1]):
+                    missing = _missing(open_[at], known[rules[place]], comparison_of, ops)
+                    if missing >= 0:
+                        for q in range(size):
+                            blocked[at, q] |= comparison_of[q] == comparison_of[missing] and ops[q] & ~ops[missing] == 0
+    return blocked
 
 
 @njit(cache=True, nogil=True)
-def _grow(open_, held, pairs, beyond, sure, complete, last, comparison_of):
+def _grow(open_, blocked, held, pairs, beyond, sure, complete, last):
     """Adds each later predicate to each set: the sets that come out, and what they are. The `last` are not to grow."""
-    level, size, words = open_.shape[1], comparison_of.shape[0], held.shape[1]
+    level, size, words = open_.shape[1], blocked.shape[1], held.shape[1]
     room, found = 1 << 10, 0
     sets = np.empty((room, level + 1), np.int32)
     kinds = np.empty(room, np.uint8)
     weight = np.zeros(size, np.int64)
-    taken = np.zeros(size, np.bool_)
     mine = np.zeros(words, np.uint64)
     for at in range(open_.shape[0]):
         weight[:] = 0
-        taken[:] = False
         mine[:] = 0
         whole, first = 0, 0
         for k in range(level):
             p = open_[at, k]
             mine[p >> 6] |= np.uint64(1) << np.uint64(p & 63)
-            taken[comparison_of[p]] = True
             first = p + 1
         for evidence in range(held.shape[0]):
             inside = True
@@ -284,7 +340,7 @@ def _grow(open_, held, pairs, beyond, sure, complete, last, comparison_of):
                     if held[evidence, p >> 6] >> np.uint64(p & 63) & np.uint64(1):
                         weight[p] += pairs[evidence]
         for p in range(first, size):
-            if taken[comparison_of[p]]:
+            if blocked[at, p]:
                 continue
             kind = _RULE if weight[p] <= sure else _COUNT if weight[p] <= beyond else _GROW
             # A predicate that all pairs of a set satisfy adds nothing to it, now or later.

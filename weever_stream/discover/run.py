@@ -43,6 +43,8 @@ __all__ = ["TOP", "Discovery", "Found", "discover", "free_name", "notes_on", "pr
 
 TOP = 20
 _EXAMPLES = 3
+_WEIGHED = 4096
+"""Distinct evidences that an estimate looks at."""
 
 
 @dataclass(frozen=True)
@@ -284,6 +286,8 @@ def _support(space: Space, numbers: Sequence[int]) -> int:
 def _estimated(space: Space, numbers: Sequence[int], outcome: Outcome) -> int:
     """The support as the pairs that were weighed tell it."""
     outcomes, pairs = outcome.weighed
+    step = max(1, len(outcomes) // _WEIGHED)
+    outcomes, pairs = outcomes[::step], pairs[::step]
     held = np.ones(len(outcomes), np.bool_)
     for at in premise_of(space, numbers):
         told = np.array([False, *(bool(space.ops[at] & bit) for bit in (1, 2, 4))])
