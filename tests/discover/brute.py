@@ -6,7 +6,6 @@ the other tests, and what follows from a set of predicates is read off a list of
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -28,13 +27,13 @@ class Brute:
         self.space = space
         self.size = len(space.predicates)
         rows = table.to_pylist()
-        self.counts = Counter(
-            self._bits(lambda p, t=t, s=s: satisfies(*_values(p, rows[t], rows[s])))
+        self.seen = {
+            (t, s): self._bits(lambda p, t=t, s=s: satisfies(*_values(p, rows[t], rows[s])))
             for t in range(len(rows))
             for s in range(len(rows))
             if t != s
-        )
-        self.evidence = set(self.counts)
+        }
+        self.evidence = set(self.seen.values())
         self.ways = self._all_ways()
 
     def rules(self) -> set[int]:

@@ -1,13 +1,12 @@
 """`discover` and `weever discover`: what comes out is a rule file that `check` finds no fault with.
 
-Catches a rule that is found and does not hold, a file that cannot be read back, a wrong count or error, an approximate
-rule that brute force does not know, a column or a limit that is passed over in silence, and exit codes.
+Catches a rule that is found and does not hold, a file that cannot be read back, a column that is passed over in
+silence, and exit codes.
 """
 
 from __future__ import annotations
 
 import json
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pytest
 
-from tests.discover.brute import Brute
+from tests.discover.tables import dirty
 from weever_stream import discover as called_by_the_package
 from weever_stream import parse_rule
 from weever_stream.check import check
 from weever_stream.cli import run
 from weever_stream.discover import discover, hydra
-from weever_stream.discover.approximate import find_approximate
 from weever_stream.discover.predicates import Options, space_of
 from weever_stream.errors import DataError
 from weever_stream.rules import read_rules
@@ -49,18 +47,6 @@ def tax(tmp_path: Path) -> Path:
     path = tmp_path / "tax.csv"
     path.write_text(TAX)
     return path
-
-
-def dirty(rows: int = 300, seed: int = 3) -> pa.Table:
-    """zip determines city, rate rises with salary within a city, with some wrong values."""
-    chance = np.random.default_rng(seed)
-    zips = chance.integers(0, 30, rows)
-    city = zips // 3
-    salary = chance.integers(0, 200, rows)
-    rate = salary // 20 + city % 3
-    wrong = chance.choice(rows, 3, replace=False)
-    city[wrong] = 99
-    return pa.table({"zip": zips, "city": city, "salary": salary, "rate": rate})
 
 
 @pytest.mark.parametrize("deny", HOLD)
@@ -124,50 +110,3 @@ def test_what_was_left_out_is_said() -> None:
     assert any("list was left out" in note for note in found.notes)
     assert {one.words for one in found.rules} >= {"a is unique", "one is the same in all rows"}
     assert "rules are about two" in discover(table.slice(0, 1)).notes[0]
-
-
-def test_three_hundred_columns_end_in_their_budget() -> None:
-    chance = np.random.default_rng(0)
-    table = pa.table({f"c{at}": chance.integers(0, 5, 60) for at in range(300)})
-    found = discover(table, cross=False, seconds=3, top=5)
-    assert not found.exact
-    assert not found.in_time
-    assert any("no time" in note for note in found.notes)
-
-
-@pytest.mark.parametrize("error", [0.01, 0.05])
-def test_approximate_rules_are_those_of_brute_force(error: float) -> None:
-    table = dirty(40).select(["zip", "city", "rate"])
-    space = space_of(table, Options(cross=False))
-    found = find_approximate(space, error, most=2)
-    brute = Brute(space, table)
-    pairs = brute.counts
-
-    def share(some: tuple[int, ...]) -> float:
-        wanted = sum(1 << at for at in some)
-        return sum(count for seen, count in pairs.items() if seen & wanted == wanted) / pairs.total()
-
-    size = len(space.predicates)
-    valid = [some for k in (1, 2) for some in combinations(range(size), k) if share(some) <= error]
-    valid = [some for some in valid if len({int(space.comparison_of[at]) for at in some}) == len(some)]
-    canonical = {brute.canonical(sum(1 << at for at in some)) for some in valid}
-    general = {one for one in canonical if not any(c != one and brute._implies(c, one) for c in canonical)}
-    assert {brute.canonical(sum(1 << int(at) for at in np.flatnonzero(rule))) for rule in found.rules} == general
-
-
-def test_a_dirty_table_yields_its_rules_with_exact_counts_and_examples() -> None:
-    table = dirty()
-    assert not any(one.words == "zip determines city" for one in discover(table, top=None, max_predicates=3).rules)
-    found = discover(table, error=0.002, top=None, max_predicates=3)
-    one = next(one for one in found.rules if one.words == "zip determines city")
-    counted = check([parse_rule("t.zip = s.zip and t.city != s.city")], table, mode="count").results[0]
-    assert (one.violations, one.rows_involved) == (counted.violations, counted.rows_involved)
-    assert one.violations > 0
-    assert one.error == pytest.approx(2 * one.violations / (300 * 299))
-    assert one.error <= 0.002
-    rows = table.to_pylist()
-    for left, right in one.examples:
-        assert right is not None
-        assert rows[left - 1]["zip"] == rows[right - 1]["zip"]
-        assert rows[left - 1]["city"] != rows[right - 1]["city"]
-    assert not discover(table, error=0.002, error_rows=0.0, top=None, max_predicates=1).rules

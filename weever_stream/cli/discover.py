@@ -45,17 +45,21 @@ def discover(
         int | None, typer.Option(min=1, help="Rules of at most so many predicates.", show_default=False)
     ] = None,
     error: Annotated[
-        float, typer.Option(min=0.0, max=0.5, help="The share of pairs of rows that may violate a rule.")
+        float, typer.Option(min=0.0, max=0.99, help="The share of pairs of rows that may violate a rule.")
     ] = 0.0,
     error_rows: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, help="With --error: the share of rows that may be in a violation."),
+        typer.Option(min=0.0, max=0.99, help="The share of rows that may be in a violation.", show_default=False),
     ] = None,
     sample: Annotated[int | None, typer.Option(min=1, help="Random pairs to begin with.", show_default=False)] = None,
     top: Annotated[int, typer.Option(min=0, help="Show and write the best so many; 0 is all.")] = _TOP,
     seconds: Annotated[
         float, typer.Option(min=0.0, help="End after about so long with what was found; 0 is no limit.")
     ] = _SECONDS,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="Memory to take besides the table, as 2GB. Default: a quarter of the machine's."),
+    ] = None,
     cross: Annotated[
         bool, typer.Option("--cross/--no-cross", help="Compare different columns that share values.")
     ] = True,
@@ -91,8 +95,8 @@ def discover(
 
     --report writes the same for people, as one HTML file with a picture of how the columns relate.
 
-    Exits with 0 if all rules of the space were found, 2 if the time ended before, 3 if the data could not be read, and
-    4 if the rules or the report could not be written.
+    Exits with 0 if all rules of the space were found, 2 if time or memory ended before, 3 if the data could not be
+    read, and 4 if the rules or the report could not be written.
     """
     from weever_stream.cli.check import progress_bar
 
@@ -110,12 +114,13 @@ def discover(
     }
     with progress_bar(progress and sys.stderr.isatty()) as options["progress"]:
         if spark is not None:
-            _refuse_on_spark(error, null_value or [])
+            _refuse_on_spark(error or error_rows or 0.0, null_value or [])
             found = _on_spark(data, spark, null_value, master, rows_at_once, options)
         else:
             from weever_stream.discover import discover as find
 
-            found = find(data, error=error, error_rows=error_rows, null_values=null_value or (), **options)
+            options |= {"error": error, "error_rows": error_rows, "memory": memory}
+            found = find(data, null_values=null_value or (), **options)
     if output is not None:
         with opened(output) as out:
             out.write(found.yaml().encode())

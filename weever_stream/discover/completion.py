@@ -65,9 +65,12 @@ class Completion:
         most_pairs: int,
         chance: np.random.Generator,
         go_on: Callable[[], bool] = lambda: True,
+        left: Callable[[], float] = lambda: float("inf"),
     ) -> None:
+        """`left` tells the seconds that are left: what takes longer is not begun."""
         self._space, self._evidence, self._chance, self._go_on = space, evidence, chance, go_on
-        self._satisfied, self._weights = space.satisfied(sampled[0]), sampled[1]
+        self._left = left
+        self._outcomes, self._weights = np.asfortranarray(sampled[0]), sampled[1]
         self._most_pairs = most_pairs
         self._settled = Settled(space)
         self._costs: dict[tuple[int, ...], float] = {}
@@ -82,17 +85,23 @@ class Completion:
         """
         alive, boxes = np.ones(len(rules), np.bool_), self._settled.boxes(rules)
         ways = _ways(rules)
-        waiting = [(self._cost(some) / len(decides), len(some), some) for some, decides in ways.items()]
+        waiting: list[tuple[float, int, tuple[int, ...]]] = []
+        for some, decides in ways.items():
+            waiting.append((self._cost(some) / len(decides), len(some), some))
+            if not len(waiting) % 256 and not self._go_on():
+                return
         heapify(waiting)
         fresh, known = True, self._evidence.distinct
-        while waiting and alive.any() and self._go_on():
+        while waiting and alive.any() and self._go_on() and not self._evidence.full:
             score, size, some = heappop(waiting)
-            decides = int(alive[ways[some]].sum())
-            if not decides:
+            worth = int(alive[ways[some]].sum())
+            if not worth:
                 continue
             cost = self._cost(some)
-            if cost / decides > score:  # it has lost rules to others since it was put here
-                heappush(waiting, (cost / decides, size, some))
+            if cost / worth > score:  # it has lost rules to others since it was put here
+                heappush(waiting, (cost / worth, size, some))
+                continue
+            if cost > 1e9 * self._left():
                 continue
             if fresh and cost > _THOUGHT * alive.sum():
                 # What do those that were settled since say together?
@@ -111,12 +120,21 @@ class Completion:
     def _cost(self, some: tuple[int, ...]) -> float:
         """Estimated nanoseconds to settle a set. No pair of the sample satisfies a candidate, so it has a cost."""
         if some not in self._costs:
-            shares = self._satisfied[:, list(some)].all(1) @ self._weights / max(1, self._weights.sum())
+            shares = self._held(some) @ self._weights / max(1, self._weights.sum())
             pairs = shares * self._space.rows * (self._space.rows - 1)
             self._costs[some] = self._work(some, pairs)
             if pairs > self._most_pairs:
                 self._costs[some] = np.inf
         return self._costs[some]
+
+    def _held(self, some: tuple[int, ...]) -> NDArray[np.bool_]:
+        """Which outcomes of the sample satisfy a set."""
+        held = np.ones(len(self._outcomes), np.bool_)
+        for at in some:
+            op = self._space.ops[at]
+            told = np.array([False, op & 1, op & 2, op & 4], np.bool_)
+            held &= told[self._outcomes[:, self._space.comparison_of[at]]]
+        return held
 
     def _work(self, some: tuple[int, ...], pairs: float) -> float:
         rows = self._space.rows
@@ -138,11 +156,12 @@ class Completion:
             settled = self._scan(some)
         else:
             settled = self._listed(some)
-        if settled:
+        if settled and not self._evidence.full:
             marks = np.zeros(len(self._space.predicates), np.bool_)
             marks[list(some)] = True
             self._settled.add(marks)
         else:
+            settled = False
             self._costs[some] = np.inf
         return settled
 

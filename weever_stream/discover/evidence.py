@@ -6,6 +6,7 @@ loops: the outcomes of one row against a block of others are computed column by 
 instructions, and runs of equal evidence are counted without a look at the table.
 
 Only one of (t, s) and (s, t) is looked at; the other's evidence follows by exchanging outcomes (`Evidence.outcomes`).
+There may be a limit to how many distinct ones are kept: pairs with any further one are then passed over (`full`).
 Cost: about a nanosecond for each pair and three comparisons.
 """
 
@@ -31,13 +32,19 @@ _HALF = 16
 _BLOCK = 1024
 """Right rows at once: their outcomes stay in the first cache."""
 _FIRST_SIZE = 1 << 12
+_NO_LIMIT = 1 << 62
+_SORTED = 4
+"""Words up to which evidences are told in order, so that those alike lie together; beyond it costs too much."""
 
 
 class Evidence:
     """The distinct evidences seen so far and how many unordered pairs had each."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, room: int | None = None) -> None:
         self._space = space
+        self.room = _NO_LIMIT if room is None else room
+        self.full = False
+        """Whether an evidence was passed over for want of room."""
         self.words = (len(space.comparisons) + 31) // 32 or 1
         self._keys = np.zeros((_FIRST_SIZE, self.words), np.uint64)
         self._counts = np.zeros(_FIRST_SIZE, np.int64)
@@ -48,9 +55,8 @@ class Evidence:
     def add_pairs(self, left: Rows | Ints, right: Rows | Ints) -> int:
         """Takes in some pairs of different rows; returns how many distinct evidences were new."""
         before = self.distinct
-        self._keys, self._counts, self.distinct = _take_pairs(
-            self._space.codes, self._space.programs, left, right, self._keys, self._counts, self.distinct
-        )
+        kept = self._keys, self._counts, self.distinct, self.room
+        self._took(_take_pairs(self._space.codes, self._space.programs, left, right, *kept))
         self.pairs += len(left)
         return self.distinct - before
 
@@ -60,9 +66,8 @@ class Evidence:
         `codes` are the space's with their columns in some order, so that rows of a group lie side by side.
         """
         before = self.distinct
-        self._keys, self._counts, self.distinct = _take_groups(
-            codes, self._space.programs, ends, first, last, self._keys, self._counts, self.distinct
-        )
+        kept = self._keys, self._counts, self.distinct, self.room
+        self._took(_take_groups(codes, self._space.programs, ends, first, last, *kept))
         self.pairs += int((ends[first:last] - np.arange(first, last) - 1).sum())
         return self.distinct - before
 
@@ -74,39 +79,22 @@ class Evidence:
     def add_keys(self, keys: NDArray[np.uint64]) -> int:
         """Takes in evidences of the same space, as `keys` told them elsewhere; returns how many were new."""
         before = self.distinct
-        self._keys, self._counts, self.distinct = _take_keys(keys, self._keys, self._counts, self.distinct)
+        self._took(_take_keys(keys, self._keys, self._counts, self.distinct, self.room))
         return self.distinct - before
+
+    def _took(self, found: tuple[NDArray[np.uint64], Ints, int, int]) -> None:
+        self._keys, self._counts, self.distinct, missed = found
+        self.full |= missed > 0
 
     def outcomes(self) -> tuple[NDArray[np.uint8], Ints]:
         """The distinct outcomes (a row each, a column for each comparison) of ordered pairs, with the pairs of each."""
+        space = self._space
         used = np.flatnonzero(self._counts)
-        found = _unpacked(self._keys[used], len(self._space.comparisons))
-        other = np.empty_like(found)
-        mirrored = np.where((found == LESS) | (found == GREATER), LESS + GREATER - found, found)
-        other[:, self._space.turned] = np.where(self._space.flips[None, :], mirrored, found)
-        both = np.concatenate([found, other])
-        counts = np.concatenate([self._counts[used], self._counts[used]])
-        packed = _packed(both, self.words)
-        order = np.lexsort(packed.T) if len(packed) else np.empty(0, np.int64)
-        if not len(order):
-            return both, counts
-        ordered = packed[order]
-        starts = np.flatnonzero(np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(1)]))
-        return both[order[starts]], np.add.reduceat(counts[order], starts)
-
-
-def _unpacked(keys: NDArray[np.uint64], comparisons: int) -> NDArray[np.uint8]:
-    found = np.empty((len(keys), comparisons), np.uint8)
-    for at in range(comparisons):
-        found[:, at] = (keys[:, at >> 5] >> np.uint64(2 * (at & 31))) & np.uint64(3)
-    return found
-
-
-def _packed(outcomes: NDArray[np.uint8], words: int) -> NDArray[np.uint64]:
-    keys = np.zeros((len(outcomes), words), np.uint64)
-    for at in range(outcomes.shape[1]):
-        keys[:, at >> 5] |= outcomes[:, at].astype(np.uint64) << np.uint64(2 * (at & 31))
-    return keys
+        keys, counts = _both_ways(self._keys, self._counts, used, space.turned, space.flips)
+        if self.words <= _SORTED:
+            order = np.lexsort(keys.T)
+            keys, counts = keys[order], counts[order]
+        return _unpacked(keys, len(space.comparisons)), counts
 
 
 @njit(inline="always")
@@ -120,14 +108,20 @@ def _outcome(one, other, ordered):
 
 
 @njit(inline="always")
-def _slot(keys, counts, key, words):
-    """Where an evidence stands, or would stand."""
-    mask = counts.shape[0] - 1
+def _mixed(key, words):
+    """A hash of an evidence."""
     mixed = np.uint64(0)
     for word in range(words):
         mixed = (mixed ^ key[word]) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
-    at = np.int64(mixed & np.uint64(mask))
+    return mixed
+
+
+@njit(inline="always")
+def _slot(keys, counts, key, words):
+    """Where an evidence stands, or would stand."""
+    mask = counts.shape[0] - 1
+    at = np.int64(_mixed(key, words) & np.uint64(mask))
     while counts[at]:
         same = True
         for word in range(words):
@@ -153,9 +147,54 @@ def _grown(keys, counts):
 
 
 @njit(cache=True, nogil=True)
-def _take_pairs(codes, programs, left, right, keys, counts, distinct):
+def _both_ways(keys, counts, used, turned, flips):
+    """The evidences of used slots and those with t and s exchanged, without order and each once, with their pairs."""
+    words, size = keys.shape[1], 1 << 4
+    while size < 4 * used.shape[0]:
+        size *= 2
+    places = np.full(size, -1, np.int64)
+    both = np.empty((2 * used.shape[0], words), np.uint64)
+    pairs = np.zeros(2 * used.shape[0], np.int64)
+    found = 0
+    for i in range(used.shape[0]):
+        for way in range(2):
+            both[found] = 0
+            if way == 0:
+                both[found] = keys[used[i]]
+            else:
+                for at in range(turned.shape[0]):
+                    told = keys[used[i], at >> 5] >> np.uint64(2 * (at & 31)) & np.uint64(3)
+                    if flips[at] and told & np.uint64(1):
+                        told = np.uint64(LESS + GREATER) - told
+                    both[found, turned[at] >> 5] |= told << np.uint64(2 * (turned[at] & 31))
+            slot = np.int64(_mixed(both[found], words) & np.uint64(size - 1))
+            while places[slot] >= 0:
+                same = True
+                for word in range(words):
+                    same &= both[places[slot], word] == both[found, word]
+                if same:
+                    break
+                slot = (slot + 1) & (size - 1)
+            if places[slot] < 0:
+                places[slot] = found
+                found += 1
+            pairs[places[slot]] += counts[used[i]]
+    return both[:found].copy(), pairs[:found].copy()
+
+
+@njit(cache=True, nogil=True)
+def _unpacked(keys, comparisons):
+    found = np.empty((keys.shape[0], comparisons), np.uint8)
+    for i in range(keys.shape[0]):
+        for at in range(comparisons):
+            found[i, at] = keys[i, at >> 5] >> np.uint64(2 * (at & 31)) & np.uint64(3)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _take_pairs(codes, programs, left, right, keys, counts, distinct, room):
     """Evidence of pairs given one by one."""
-    words = keys.shape[1]
+    words, missed = keys.shape[1], 0
     key = np.zeros(words, np.uint64)
     for pair in range(left.shape[0]):
         t, s = left[pair], right[pair]
@@ -168,27 +207,33 @@ def _take_pairs(codes, programs, left, right, keys, counts, distinct):
             key[at >> 5] |= told << np.uint64(2 * (at & 31))
         slot = _slot(keys, counts, key, words)
         if not counts[slot]:
+            if distinct >= room:
+                missed += 1
+                continue
             keys[slot] = key
             distinct += 1
         counts[slot] += 1
         if 2 * distinct > counts.shape[0]:
             keys, counts = _grown(keys, counts)
-    return keys, counts, distinct
+    return keys, counts, distinct, missed
 
 
 @njit(cache=True, nogil=True)
-def _take_keys(told, keys, counts, distinct):
+def _take_keys(told, keys, counts, distinct, room):
     """Evidences given as words."""
-    words = keys.shape[1]
+    words, missed = keys.shape[1], 0
     for at in range(told.shape[0]):
         slot = _slot(keys, counts, told[at], words)
         if not counts[slot]:
+            if distinct >= room:
+                missed += 1
+                continue
             keys[slot] = told[at]
             distinct += 1
         counts[slot] += 1
         if 2 * distinct > counts.shape[0]:
             keys, counts = _grown(keys, counts)
-    return keys, counts, distinct
+    return keys, counts, distinct, missed
 
 
 @njit(inline="always")
@@ -223,9 +268,9 @@ def _row_with_block(codes, programs, t, start, stop, block):
 
 
 @njit(cache=True, nogil=True)
-def _take_groups(codes, programs, ends, first, last, keys, counts, distinct):
+def _take_groups(codes, programs, ends, first, last, keys, counts, distinct, room):
     """Evidence of all pairs within runs of neighbouring rows."""
-    words = keys.shape[1]
+    words, missed = keys.shape[1], 0
     halves = max(1, (programs.shape[0] + _HALF - 1) // _HALF)
     block = np.zeros((max(2, halves + halves % 2), _BLOCK), np.uint32)
     key = np.zeros(words, np.uint64)
@@ -237,23 +282,27 @@ def _take_groups(codes, programs, ends, first, last, keys, counts, distinct):
             while 2 * (distinct + _BLOCK) > counts.shape[0]:
                 keys, counts = _grown(keys, counts)
             if halves == 1:
-                distinct = _count_narrow(block[0], stop - start, keys, counts, distinct)
+                distinct, passed = _count_narrow(block[0], stop - start, keys, counts, distinct, room)
+                missed += passed
             else:
                 for i in range(stop - start):
                     for word in range(words):
                         key[word] = np.uint64(block[2 * word, i]) | np.uint64(block[2 * word + 1, i]) << np.uint64(32)
                     slot = _slot(keys, counts, key, words)
                     if not counts[slot]:
+                        if distinct >= room:
+                            missed += 1
+                            continue
                         keys[slot] = key
                         distinct += 1
                     counts[slot] += 1
-    return keys, counts, distinct
+    return keys, counts, distinct, missed
 
 
 @njit(inline="always")
-def _count_narrow(told, size, keys, counts, distinct):
+def _count_narrow(told, size, keys, counts, distinct, room):
     """Counts evidences of up to 16 comparisons: one number each, so that no array of words is built and compared."""
-    mask = counts.shape[0] - 1
+    mask, missed = counts.shape[0] - 1, 0
     for i in range(size):
         key = np.uint64(told[i])
         mixed = key * np.uint64(0x9E3779B97F4A7C15)
@@ -262,7 +311,10 @@ def _count_narrow(told, size, keys, counts, distinct):
         while counts[at] and keys[at, 0] != key:
             at = (at + 1) & mask
         if not counts[at]:
+            if distinct >= room:
+                missed += 1
+                continue
             keys[at, 0] = key
             distinct += 1
         counts[at] += 1
-    return distinct
+    return distinct, missed

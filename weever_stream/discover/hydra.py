@@ -2,22 +2,25 @@
 
 A table whose pairs can all be looked at in about a second is scanned whole, and one inversion gives its exact rules.
 A larger one is sampled first; then candidates and evidence improve each other, round by round. The result is the same
-set of minimal rules as comparing all pairs, unless a budget of time ends the work: then `Outcome` says what is missing.
+set of minimal rules as comparing all pairs, unless a budget of time or memory ends the work: then candidates that are
+left are counted one by one, shortest first, for as long as there is time, and `Outcome` says what is missing. A rule of
+the inversion that holds on the whole table is minimal there too, however little evidence there was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from time import monotonic
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
+from weever_stream.check.count import count_rule
+from weever_stream.discover.budget import Budget
 from weever_stream.discover.completion import Completion
 from weever_stream.discover.evidence import Evidence
 from weever_stream.discover.inversion import Inversion
-from weever_stream.discover.logic import without_implied
+from weever_stream.discover.logic import without_implied_in_time
 from weever_stream.discover.sampling import sample_focused, sample_random
 
 if TYPE_CHECKING:
@@ -34,28 +37,10 @@ SCANNED = 60_000_000
 """Pairs that are simply all looked at."""
 LISTED = 400_000_000
 """Pairs at most that one set may take to settle."""
-_STEP = 1 << 23
-_MARKS = 40_000_000
-"""Rules times predicates that are held at most: a table with more minimal rules gets those of fewer predicates."""
+_STEP, _COMPARED = 1 << 23, 1 << 27
+"""Pairs, and pairs times comparisons, between two looks at the clock."""
 _SHALLOWER = (6, 5, 4, 3, 2, 1)
 """Predicates of a rule at most, where a search for more takes too long."""
-
-
-class Budget:
-    """How long the work may take. A part of it can be given to one phase."""
-
-    def __init__(self, seconds: float | None, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._end = None if seconds is None else clock() + seconds
-
-    def go_on(self) -> bool:
-        """Whether there is time left."""
-        return self._end is None or self._clock() < self._end
-
-    def share(self, part: float) -> Budget:
-        """A budget of a part of what is left."""
-        left = None if self._end is None else max(0.0, self._end - self._clock()) * part
-        return Budget(left, self._clock)
 
 
 @dataclass(frozen=True)
@@ -77,6 +62,10 @@ class Outcome:
     rounds: int = 1
     limited: bool = False
     """Whether `most` was lowered for want of time or room."""
+    full: bool = False
+    """Whether there was no memory for all evidence."""
+    waiting: NDArray[np.bool_] | None = None
+    """The candidates that are undecided, shortest first."""
 
 
 def find_rules(
@@ -92,36 +81,59 @@ def find_rules(
 ) -> Outcome:
     """The minimal rules of a table. `sample` is the number of random pairs to begin with."""
     budget = budget or Budget(None)
-    evidence = Evidence(space)
     nothing = np.zeros((0, len(space.predicates)), np.bool_)
     if space.rows < 2 or not space.predicates:
+        evidence = Evidence(space)
         return Outcome(nothing, evidence, evidence.outcomes(), True, most, 0, complete=True)
-    if space.rows * (space.rows - 1) // 2 <= scanned:
-        complete = scan(space, evidence, budget, tell)
-        if complete:
-            rules, reached, done = _inverted(space, evidence, most, budget, tell)
-            rules = without_implied(space, rules)
-            exact = done and reached == most
-            weighed = evidence.outcomes()
-            return Outcome(rules, evidence, weighed, exact, reached, 0, complete=True, limited=reached != most)
-    return _hydra(space, evidence, most, sample, seed, budget, tell, listed)
+    evidence = evidence_within(space, budget)
+    if space.rows * (space.rows - 1) // 2 <= scanned and scan(space, evidence, budget.share(0.3), tell):
+        rules, reached, done = _inverted(space, evidence, most, budget, tell)
+        rules, left = without_implied_in_time(space, rules, budget.go_on)
+        exact = done and reached == most and not left
+        limited = reached != most or bool(left)
+        return Outcome(rules, evidence, evidence.outcomes(), exact, reached, 0, complete=True, limited=limited)
+    found = _hydra(space, evidence_within(space, budget), most, sample, seed, budget, tell, listed)
+    return found if not found.undecided else _with_those_that_hold(space, found, budget, tell)
+
+
+def evidence_within(space: Space, budget: Budget) -> Evidence:
+    """No evidence yet, and as much room as there is memory and time for."""
+    return Evidence(space, budget.evidences(len(space.comparisons), len(space.predicates)))
 
 
 def scan(space: Space, evidence: Evidence, budget: Budget, tell: Progress) -> bool:
-    """Looks at every pair; false if time ended before."""
+    """Looks at every pair; false if time or room ended before."""
     rows = space.rows
+    step = min(_STEP, _COMPARED // max(1, len(space.comparisons)))
     # Rows that are alike lie together, which makes the outcomes of a block alike.
     codes = np.ascontiguousarray(space.codes[:, np.lexsort(space.codes)])
     ends = np.full(rows, rows, np.int64)
     first = 0
     while first < rows:
-        last = min(rows, first + max(1, _STEP // max(1, rows - first)))
+        last = min(rows, first + max(1, step // max(1, rows - first)))
         evidence.add_groups(codes, ends, first, last)
         first = last
         tell("comparing all pairs", first, rows)
-        if first < rows and not budget.go_on():
+        if evidence.full or (first < rows and not budget.go_on()):
             return False
     return True
+
+
+def _with_those_that_hold(space: Space, found: Outcome, budget: Budget, tell: Progress) -> Outcome:
+    """Counts the candidates that are left one by one, for as long as there is time, and adds those that hold."""
+    assert found.waiting is not None
+    holds: list[NDArray[np.bool_]] = []
+    for at, rule in enumerate(found.waiting):
+        tell("counting candidates", at, len(found.waiting))
+        if not budget.go_on():
+            left = found.waiting[at:]
+            break
+        if not count_rule(space.rule(np.flatnonzero(rule)), space.exact).violations:
+            holds.append(rule)
+    else:
+        left = found.waiting[:0]
+    rules = np.concatenate([found.rules, *(rule[None] for rule in holds)])
+    return replace(found, rules=rules, undecided=len(left), waiting=left)
 
 
 def _hydra(
@@ -136,13 +148,20 @@ def _hydra(
 ) -> Outcome:
     chance = np.random.default_rng(seed)
     tell("sampling", 0, 0)
-    pairs = sample or 1 << 19
-    sample_random(evidence, space.rows, pairs, chance)
+    rounds = budget.share(0.85)
+    # Half of the room is kept for what shows up later.
+    room = evidence.room // 2
+    drawing = budget.share(0.1)
+    step = min(1 << 19, max(1 << 10, _COMPARED // 8 // max(1, len(space.comparisons))))
+    wanted = sample or 1 << 19
+    while wanted > 0 and evidence.distinct < room and drawing.go_on():
+        sample_random(evidence, space.rows, min(wanted, step), chance)
+        wanted -= step
     sampled = evidence.outcomes()
     focus = budget.share(0.2)
-    sample_focused(space, evidence, chance, focus.go_on)
-    completion = Completion(space, evidence, sampled, listed, chance, budget.go_on)
-    return complete(space, evidence, completion, sampled, most, budget, tell)
+    sample_focused(space, evidence, chance, lambda: focus.go_on() and evidence.distinct < room, budget.memory // 8)
+    completion = Completion(space, evidence, sampled, listed, chance, rounds.go_on, rounds.left)
+    return complete(space, evidence, completion, sampled, most, rounds, tell)
 
 
 class Completing(Protocol):
@@ -170,18 +189,23 @@ def complete(
         rounds += 1
         rules, reached, done = _inverted(space, evidence, reached, budget, tell)
         # A candidate and its exchange stand or fall together, and trivial ones need no look at the data.
-        rules = without_implied(space, rules)
+        rules, left = without_implied_in_time(space, rules, budget.go_on)
         waiting = completion.open(rules)
-        if not len(waiting) or not budget.go_on():
+        if not len(waiting) or not budget.go_on() or evidence.full:
             break
         tell(f"checking {len(waiting):,} candidates, round {rounds}", 0, 0)
+        known = evidence.distinct
         completion.settle(waiting)
+        if evidence.distinct == known and len(completion.open(waiting)) == len(waiting):
+            break  # what is left takes more time than there is
     if len(waiting):
-        known = {row.tobytes() for row in waiting}
-        rules = rules[[row.tobytes() not in known for row in rules]]
-    exact = done and reached == most and not len(waiting)
-    limited = reached != most
-    return Outcome(rules, evidence, sampled, exact, reached, len(waiting), False, rounds, limited)
+        names = {row.tobytes() for row in waiting}
+        rules = rules[[row.tobytes() not in names for row in rules]]
+    exact = done and reached == most and not len(waiting) and not left
+    limited = reached != most or bool(left)
+    return Outcome(
+        rules, evidence, sampled, exact, reached, len(waiting), False, rounds, limited, evidence.full, waiting
+    )
 
 
 def _inverted(
@@ -189,10 +213,10 @@ def _inverted(
 ) -> tuple[NDArray[np.bool_], int | None, bool]:
     """The minimal rules of the evidence, of fewer predicates where there is no time for all; and whether it ended."""
     outcomes, _ = evidence.outcomes()
-    search = Inversion(space, outcomes)
+    search = Inversion(space, outcomes, budget.depth(len(outcomes)))
     deepest = len(space.comparisons) if most is None else most
     tries = [most, *(depth for depth in _SHALLOWER if depth < deepest)]
-    room = max(10_000, _MARKS // len(space.predicates))
+    room = budget.rules(len(space.predicates))
     partial: list[NDArray[np.bool_]] = []
     for at, depth in enumerate(tries):
         part = budget.share(0.3 if at + 1 < len(tries) else 1.0)
@@ -203,6 +227,9 @@ def _inverted(
             found.append(search.step())
             rules += len(found[-1])
         if search.done:
-            return np.concatenate([*partial, *found]), depth, True
-        partial += found
-    return np.concatenate(partial), tries[-1], False
+            # A search that was never cut has found all there are, however few predicates it asked for.
+            reached = most if not search.cut or search.most == min(deepest, len(space.comparisons)) else search.most
+            return np.concatenate([*partial, *found]), reached, True
+        # Rules of a corner of the search: some are kept, but the shorter ones are worth more.
+        partial = [np.concatenate([*partial, *found])[: room // 4]]
+    return np.concatenate([*partial, *found]), tries[-1], False

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from weever_stream.discover.predicates import Space
     from weever_stream.index.arrays import Ints
 
-__all__ = ["Inversion", "bits_of", "invert", "members"]
+__all__ = ["Inversion", "bits_of", "held_bits", "invert", "members"]
 
 _AT_ONCE = 1 << 13
 """Rules that one call of the kernel can bring."""
@@ -48,20 +48,25 @@ def invert(space: Space, outcomes: NDArray[np.uint8], most: int | None = None) -
 class Inversion:
     """The search, and where it stands. Every rule that it finds is minimal, also if it is not gone on with."""
 
-    def __init__(self, space: Space, outcomes: NDArray[np.uint8]) -> None:
-        self._predicates, self._comparisons = len(space.predicates), len(space.comparisons)
+    def __init__(self, space: Space, outcomes: NDArray[np.uint8], deepest: int | None = None) -> None:
+        """With `deepest` no search goes on beyond so many predicates: there is no memory for it."""
+        self._predicates = len(space.predicates)
+        self._deepest = min(len(space.comparisons), deepest or len(space.comparisons))
         self._evidences = len(outcomes)
-        satisfied = space.satisfied(outcomes)
-        self._hit = bits_of(~satisfied.T)
-        self._lacks = bits_of(~satisfied)
+        words, evidence_words = (max(1, (size + 63) // 64) for size in (self._predicates, self._evidences))
+        self._hit = np.zeros((self._predicates, evidence_words), np.uint64)
+        self._lacks = np.zeros((self._evidences, words), np.uint64)
+        _fill(outcomes, space.comparison_of, space.ops, self._hit, self._lacks)
         self._group = space.comparison_of
         self._weaker_at, self._weaker = _weaker(space)
         self.start(None)
 
     def start(self, most: int | None) -> None:
         """Begins anew, for rules of at most so many predicates."""
-        depth = self._comparisons if most is None else min(most, self._comparisons)
-        self._most = depth
+        depth = self._deepest if most is None else min(most, self._deepest)
+        self.most = depth
+        """The most predicates that are looked for."""
+        self._cut = np.zeros(1, np.bool_)
         evidence_words, words = self._hit.shape[1], self._lacks.shape[1]
         self._chosen = np.zeros(depth + 1, np.int64)
         self._candidates = np.zeros((depth + 1, words), np.uint64)
@@ -74,7 +79,12 @@ class Inversion:
         self._entered = np.zeros(depth + 1, np.bool_)
         self._depth = 0
         # Steps between two looks at a clock: a tenth of a second or so.
-        self._steps = max(200, int(2e8 / ((1 + min(depth, 8)) * max(8, evidence_words))))
+        self._steps = max(100, int(1e8 / ((1 + min(depth, 8)) * max(8, evidence_words))))
+
+    @property
+    def cut(self) -> bool:
+        """Whether there may be rules of more predicates than were looked for."""
+        return bool(self._cut[0])
 
     @property
     def done(self) -> bool:
@@ -86,7 +96,8 @@ class Inversion:
         rules = np.zeros((_AT_ONCE, self._lacks.shape[1]), np.uint64)
         self._depth, found = _search(
             self._hit, self._lacks, self._group, self._weaker_at, self._weaker, self._chosen, self._candidates,
-            self._todo, self._open, self._critical, self._entered, self._depth, self._most, self._steps, rules,
+            self._todo, self._open, self._critical, self._entered, self._depth, self.most, self._steps, rules,
+            self._cut,
         )  # fmt: skip
         return members(rules[:found], self._predicates)
 
@@ -100,6 +111,13 @@ def bits_of(members: NDArray[np.bool_]) -> NDArray[np.uint64]:
     return np.packbits(padded, axis=1, bitorder="little").view(np.uint64).reshape(rows, words)
 
 
+def held_bits(space: Space, outcomes: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """The predicates that hold for some outcomes, a row of words each."""
+    lacks = np.zeros((len(outcomes), max(1, (len(space.predicates) + 63) // 64)), np.uint64)
+    _fill(outcomes, space.comparison_of, space.ops, np.zeros((0, 0), np.uint64), lacks)
+    return ~lacks & bits_of(np.ones((1, len(space.predicates)), np.bool_))
+
+
 def members(bits: NDArray[np.uint64], size: int) -> NDArray[np.bool_]:
     """The marks that some words of bits stand for."""
     flat = np.unpackbits(np.ascontiguousarray(bits).view(np.uint8), axis=1, bitorder="little")
@@ -110,11 +128,27 @@ def _weaker(space: Space) -> tuple[Ints, Ints]:
     """For each predicate those of its comparison that it implies: where they start, and their numbers."""
     starts: list[int] = [0]
     weaker: list[int] = []
-    for p, (group, op) in enumerate(zip(space.comparison_of, space.ops, strict=True)):
-        same = np.flatnonzero(space.comparison_of == group)
-        weaker += [int(q) for q in same if q != p and op & space.ops[q] == op]
-        starts.append(len(weaker))
+    first = 0
+    for one in space.comparisons:
+        ops = [op.value for op in one.ops]
+        for p, op in enumerate(ops):
+            weaker += [first + q for q, other in enumerate(ops) if q != p and op & other == op]
+            starts.append(len(weaker))
+        first += len(ops)
     return np.array(starts, np.int64), np.array(weaker, np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _fill(outcomes, comparison_of, ops, hit, lacks):
+    """Marks which predicates each evidence lacks, and, if there is room for it, which evidences each predicate hits."""
+    for evidence in range(outcomes.shape[0]):
+        mine = np.uint64(1) << np.uint64(evidence & 63)
+        for p in range(comparison_of.shape[0]):
+            told = outcomes[evidence, comparison_of[p]]
+            if not told or not ops[p] >> (told - 1) & 1:
+                lacks[evidence, p >> 6] |= np.uint64(1) << np.uint64(p & 63)
+                if hit.shape[0]:
+                    hit[p, evidence >> 6] |= mine
 
 
 @njit(inline="always")
@@ -202,7 +236,8 @@ def _fits(v, depth, hit, group, weaker_at, weaker, chosen, open_, critical):
 
 @njit(cache=True, nogil=True)
 def _search(
-    hit, lacks, group, weaker_at, weaker, chosen, candidates, todo, open_, critical, entered, depth, most, steps, rules
+    hit, lacks, group, weaker_at, weaker, chosen, candidates, todo, open_, critical, entered, depth, most, steps, rules,
+    cut,
 ):  # fmt: skip
     """Goes on from `depth` for so many steps; returns the depth (-1 at the end) and the number of rules found."""
     found, words = 0, candidates.shape[1]
@@ -217,6 +252,7 @@ def _search(
                 depth -= 1
                 continue
             if depth == most:
+                cut[0] = True
                 depth -= 1
                 continue
             for w in range(words):

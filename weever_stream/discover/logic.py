@@ -20,11 +20,17 @@ from numba import njit
 from weever_stream.discover.inversion import bits_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from weever_stream.discover.predicates import Space
 
-__all__ = ["closures", "distinct", "exchange", "most_general", "without_implied"]
+__all__ = ["closures", "distinct", "exchange", "most_general", "without_implied", "without_implied_in_time"]
+
+
+_COMPARED = 1 << 25
+"""Words of rules that are compared between two looks at the clock."""
 
 
 def exchange(space: Space, rules: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -43,27 +49,52 @@ def distinct(space: Space, rules: NDArray[np.bool_]) -> NDArray[np.bool_]:
     first = differs.argmax(1)
     at = np.arange(len(rules))
     earlier = mine[at, first] >= theirs[at, first]
-    kept = np.where(earlier[:, None], rules, exchange(space, rules))
-    kept = np.unique(np.packbits(kept, axis=1), axis=0)[::-1]
-    found = np.unpackbits(kept, axis=1)[:, : rules.shape[1]].astype(np.bool_)
+    kept = np.where(earlier[:, None], mine, theirs)
+    names = sorted({row.tobytes() for row in kept}, reverse=True)
+    once = np.frombuffer(b"".join(names), np.uint8).reshape(len(names), -1)
+    found = np.unpackbits(once, axis=1)[:, : rules.shape[1]].astype(np.bool_)
     return found[np.argsort(found.sum(1), kind="stable")]
 
 
 def without_implied(space: Space, rules: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """The rules that are neither trivial nor implied by another one; of rules that say the same the first is kept."""
+    return without_implied_in_time(space, rules)[0]
+
+
+def without_implied_in_time(
+    space: Space, rules: NDArray[np.bool_], go_on: Callable[[], bool] = lambda: True
+) -> tuple[NDArray[np.bool_], int]:
+    """The same for as long as there is time, short rules first; and how many there was no time to look at."""
     rules = distinct(space, rules)
     if all(one.left.name == one.right.name for one in space.comparisons) or not len(rules):
-        return rules
-    return most_general(space, rules)
+        return rules, 0
+    return most_general(space, rules, go_on)
 
 
-def most_general(space: Space, rules: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Of rules that are distinct those that no other implies, by whatever law."""
-    closed, sound = closures(space, rules)
+def most_general(
+    space: Space, rules: NDArray[np.bool_], go_on: Callable[[], bool] = lambda: True
+) -> tuple[NDArray[np.bool_], int]:
+    """Of rules that are distinct those that no other implies, by whatever law, and how many were not looked at."""
+    asked, step = len(rules), max(1, _COMPARED // max(1, rules.shape[1]))
+    closed, sound = np.zeros_like(rules), np.zeros(len(rules), np.bool_)
+    for first in range(0, asked, step):
+        part = slice(first, first + step)
+        closed[part], sound[part] = closures(space, rules[part])
+        if first + step < asked and not go_on():
+            rules = rules[: first + step]
+            break
+    left = asked - len(rules)
+    closed, sound = closed[: len(rules)], sound[: len(rules)]
     rules, closed = rules[sound], closed[sound]
-    kept = _not_implied(bits_of(rules), bits_of(exchange(space, rules)), ~bits_of(closed))
-    remaining: NDArray[np.bool_] = rules[kept]
-    return remaining
+    mine, theirs, outside = bits_of(rules), bits_of(exchange(space, rules)), ~bits_of(closed)
+    kept = np.zeros(len(rules), np.bool_)
+    step = max(1, _COMPARED // max(1, mine.size))
+    for first in range(0, len(rules), step):
+        last = min(len(rules), first + step)
+        _not_implied(mine, theirs, outside, first, last, kept)
+        if last < len(rules) and not go_on():
+            return rules[kept], left + len(rules) - last
+    return rules[kept], left
 
 
 def closures(space: Space, rules: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -80,18 +111,17 @@ def closures(space: Space, rules: NDArray[np.bool_]) -> tuple[NDArray[np.bool_],
 
 
 @njit(cache=True, nogil=True)
-def _not_implied(mine, theirs, outside):
-    """Marks the rules that no other rule implies; where two imply each other, the first."""
+def _not_implied(mine, theirs, outside, first, last, kept):
+    """Marks the rules from first to last that no other rule implies; where two imply each other, the first."""
     rules, words = mine.shape
-    kept = np.ones(rules, np.bool_)
-    for at in range(rules):
+    for at in range(first, last):
+        kept[at] = True
         for other in range(rules):
             if other == at or not _within(mine, theirs, outside, other, at, words):
                 continue
             if other < at or not _within(mine, theirs, outside, at, other, words):
                 kept[at] = False
                 break
-    return kept
 
 
 @njit(inline="always")

@@ -11,7 +11,7 @@ then no operator is satisfied. Cost: one pass a column, and one count of shared 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -21,6 +21,8 @@ import pyarrow as pa
 
 from weever_stream.check.exact import ExactCodes
 from weever_stream.check.keys import ranks
+from weever_stream.discover.budget import Budget
+from weever_stream.index.codes import coding
 from weever_stream.rules import Column, ColumnType, Op, Predicate, bind, common_type, make_rule, schema_of
 
 if TYPE_CHECKING:
@@ -108,6 +110,8 @@ class Space:
     exact: ExactCodes
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Columns that take no part, and why."""
+    unmet: int = 0
+    """Pairs of columns that could have been compared with each other, had there been time and room."""
 
     @property
     def rows(self) -> int:
@@ -176,11 +180,15 @@ def _exchanged(predicate: Predicate) -> tuple[Column, Op, Column]:
     return Column(other, left.name), predicate.op, Column(other, right.name)  # type: ignore[arg-type]
 
 
-def space_of(table: pa.Table, options: Options = Options()) -> Space:  # noqa: B008
-    """The space of a table."""
+def space_of(table: pa.Table, options: Options = Options(), budget: Budget | None = None) -> Space:  # noqa: B008
+    """The space of a table. A budget limits how many columns are compared with each other: those that share most."""
     types, skipped = _usable(table, options)
-    met = _meeting(table, types, options) if options.cross or options.one_row else []
-    return space_over(table.select(list(types)), comparisons_of(types, met, options), skipped)
+    met: list[tuple[str, str, ColumnType]] = []
+    unmet = 0
+    if options.cross or options.one_row:
+        met, unmet = _meeting(table, types, options, budget or Budget(None))
+    space = space_over(table.select(list(types)), comparisons_of(types, met, options), skipped)
+    return replace(space, unmet=unmet)
 
 
 def space_over(
@@ -250,16 +258,21 @@ def may_meet(types: Mapping[str, ColumnType]) -> list[tuple[str, str, ColumnType
     return possible
 
 
-def _meeting(table: pa.Table, types: Mapping[str, ColumnType], options: Options) -> list[tuple[str, str, ColumnType]]:
-    """The columns that share enough values to be compared with each other, and the type in which they are."""
+def _meeting(
+    table: pa.Table, types: Mapping[str, ColumnType], options: Options, budget: Budget
+) -> tuple[list[tuple[str, str, ColumnType]], int]:
+    """The columns that share enough values to be compared with each other, and the type in which they are.
+
+    Also how many pairs of columns there was no time to look at, or no room for.
+    """
     possible = may_meet(types)
-    if not possible:
-        return []
-    if options.shared <= 0:
-        return possible
+    room = budget.comparisons() // (2 * options.cross + 2 * options.one_row)
+    if not possible or options.shared <= 0:
+        return possible[:room], len(possible[room:])
     exact = _codes(
         table, [Comparison(Column("t", one), Column("s", other), _UNORDERED, domain) for one, other, domain in possible]
     )
+    looking = budget.share(0.1)
     counted: dict[tuple[str, ColumnType], tuple[Ints, Ints]] = {}
 
     def values(name: str, domain: ColumnType) -> tuple[Ints, Ints]:
@@ -269,11 +282,18 @@ def _meeting(table: pa.Table, types: Mapping[str, ColumnType], options: Options)
             counted[name, domain] = np.unique(present, return_counts=True)
         return counted[name, domain]
 
-    return [
-        (one, other, domain)
-        for one, other, domain in possible
-        if _share(values(one, domain), values(other, domain)) >= options.shared
-    ]
+    shares: dict[int, float] = {}
+    looked = 0
+    for at, (one, other, domain) in enumerate(possible):
+        looked = at + 1
+        share = _share(values(one, domain), values(other, domain))
+        if share >= options.shared:
+            shares[at] = share
+        if not looking.go_on():
+            break
+    # In the order of the table, of those that share most.
+    best = sorted(sorted(shares, key=lambda at: -shares[at])[:room])
+    return [possible[at] for at in best], len(possible) - looked + len(shares) - len(best)
 
 
 def _alike(one: ColumnType, other: ColumnType) -> bool:
@@ -288,20 +308,48 @@ def _alike(one: ColumnType, other: ColumnType) -> bool:
 
 def _share(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> float:
     """The share of values in common, as many times as they occur, of the column that has fewer."""
+    if not len(one[0]) or not len(other[0]) or one[0][-1] < other[0][0] or other[0][-1] < one[0][0]:
+        return 0.0
     _, ours, theirs = np.intersect1d(one[0], other[0], assume_unique=True, return_indices=True)
     common = int(np.minimum(one[1][ours], other[1][theirs]).sum())
     return common / max(1, min(int(one[1].sum()), int(other[1].sum())))
 
 
 def _codes(table: pa.Table, comparisons: Sequence[Comparison]) -> ExactCodes:
-    """Codes for all comparisons: `ExactCodes` learns from a rule for each what must be comparable with what."""
+    """Codes for all comparisons: `ExactCodes` learns from rules what must be comparable with what.
+
+    Only texts and wide decimals need that. One rule that ties a column to those before it is enough: of hundreds of
+    columns that may all meet there are too many pairs for a rule each.
+    """
     schema = schema_of(table.schema)
     rules = []
+    tied = _Tied()
     for one in comparisons:
-        if one.where == ACROSS:
-            op = Op.LT if one.ordered else Op.EQ
-            rules.append(bind(make_rule("space", [Predicate(one.left, op, one.right)]), schema))
+        if one.where == ACROSS and not coding(one.domain, ordered=False).exact:
+            kind = (one.domain.kind, one.domain.scale, one.ordered)
+            if tied.together((one.left.name, kind), (one.right.name, kind)) or one.left.name == one.right.name:
+                op = Op.LT if one.ordered else Op.EQ
+                rules.append(bind(make_rule("space", [Predicate(one.left, op, one.right)]), schema))
     return ExactCodes(table, rules)
+
+
+class _Tied:
+    """Which things are tied together, by whatever chain."""
+
+    def __init__(self) -> None:
+        self._next: dict[object, object] = {}
+
+    def _first(self, one: object) -> object:
+        while (other := self._next.setdefault(one, one)) != one:
+            self._next[one] = self._next[other]
+            one = other
+        return one
+
+    def together(self, one: object, other: object) -> bool:
+        """Ties two together; false if they already were."""
+        one, other = self._first(one), self._first(other)
+        self._next[one] = other
+        return one != other
 
 
 def _ranked(exact: ExactCodes, comparisons: Sequence[Comparison]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

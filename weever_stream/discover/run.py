@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from weever_stream.check.count import count_rule
+from weever_stream.check.count import Tally, count_rule
 from weever_stream.check.listing import list_rule
 from weever_stream.check.readers import Wanted, read_names, read_table
 from weever_stream.check.rownames import name_rows
 from weever_stream.check.sources import find_files
 from weever_stream.detect.identity import python_values
 from weever_stream.discover.approximate import find_approximate
-from weever_stream.discover.hydra import Budget, Outcome, find_rules
+from weever_stream.discover.budget import Budget, bytes_of
+from weever_stream.discover.hydra import Outcome, find_rules
 from weever_stream.discover.predicates import Options, space_of
 from weever_stream.discover.ranking import Interest, choose, rank
 from weever_stream.discover.words import Saying, name_of, understand
@@ -37,8 +38,6 @@ from weever_stream.rules.yamltext import dump
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from weever_stream.check.rownames import RowNames
     from weever_stream.discover.hydra import Progress
     from weever_stream.discover.predicates import Space
@@ -48,6 +47,8 @@ __all__ = ["TOP", "Discovery", "Found", "discover", "free_name", "notes_on", "pr
 
 TOP = 20
 _EXAMPLES = 3
+_WEIGHED = 4096
+"""Distinct evidences that an estimate looks at."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class Found:
     """Violating ordered pairs, as a share of all ordered pairs of rows."""
     examples: tuple[tuple[int, int | None], ...] = ()
     """Some violations, as row numbers from 1."""
+    estimated: bool = False
+    """Whether the support is estimated from a sample, because there was no time to count it."""
     values: tuple[tuple[tuple[str, ...], ...], ...] = ()
     """For each example, for each of its rows: the values of `columns` as text, cut."""
     understood: Saying | None = None
@@ -188,6 +191,7 @@ def discover(
     sample: int | None = None,
     top: int | None = TOP,
     seconds: float | None = None,
+    memory: int | str | None = None,
     seed: int = 0,
     null_values: Sequence[str] = (),
     progress: Progress | None = None,
@@ -195,36 +199,47 @@ def discover(
     """Finds rules in data: a path, paths, or an Arrow table, pandas or Polars frame.
 
     `columns` limits the table, `max_predicates` the length of a rule, `top` how many are returned (None: all; else none
-    that better ones imply) and `seconds` the time: what was found by then is returned, with a note. `error` above 0
-    finds rules that may be violated by that share of all pairs of rows, and with `error_rows` by pairs of no more than
-    that share of the rows;
-    such rules come with examples of their violations. `cross`, `shared`, `one_row` and `order_text` shape the space of
-    predicates (see `predicates.Options`). Raises `DataError`.
+    that better ones imply). `seconds` and `memory` are budgets: what was found when one ends is returned, with a note.
+    Memory is as "2GB" or a number of bytes, for what is held besides the table; by default a quarter of the machine's.
+    `error` above 0 finds rules that may be violated by that share of all pairs of rows, `error_rows` those whose
+    violations involve no more than that share of the rows; both together both. Such rules come with examples of their
+    violations. `cross`, `shared`, `one_row` and `order_text` shape the space of predicates (see `predicates.Options`).
+    Raises `DataError`.
     """
-    if not 0 <= error < 1:
-        raise DataError(f"an error of {error} is no share", hint="0 for exact rules, 0.001 for one pair in a thousand")
+    for share in (error, error_rows or 0.0):
+        if not 0 <= share < 1:
+            raise DataError(f"an error of {share} is no share", hint="0 for exact rules, 0.001 for one in a thousand")
+    approximate = bool(error or error_rows)
     say = progress or (lambda phase, done, total: None)
     say("reading", 0, 1)
+    budget = Budget(seconds, memory=None if memory is None else bytes_of(memory))
     name, table = _table(data, columns, tuple(null_values))
-    budget = Budget(seconds)
     say("comparing columns", 0, 1)
     options = Options(None if columns is None else tuple(columns), order_text, cross, shared, one_row)
-    space = space_of(table, options)
-    if error:
+    space = space_of(table, options, budget)
+    # The rest of the time is for ranking and counting.
+    searching = budget.share(0.85)
+    if approximate:
         outcome = find_approximate(
-            space, error, error_rows, most=max_predicates, sample=sample, seed=seed, budget=budget, tell=say
+            space, error, error_rows, most=max_predicates, sample=sample, seed=seed, budget=searching, tell=say
         )
     else:
-        outcome = find_rules(space, most=max_predicates, sample=sample, seed=seed, budget=budget, tell=say)
+        outcome = find_rules(space, most=max_predicates, sample=sample, seed=seed, budget=searching, tell=say)
     say("ranking", 0, 1)
     outcomes, pairs = outcome.weighed
     order, interest = rank(space, outcome.rules, outcomes, pairs)
     chosen = choose(space, outcome.rules, order, top, outcomes, pairs)
-    found = tuple(_counted(space, outcome.rules[chosen], [interest[at] for at in chosen], say))
-    notes = tuple(notes_on(space, outcome, error))
+    found = tuple(_counted(space, outcome, chosen, interest, say, budget, approximate))
+    notes = [*notes_on(space, outcome, approximate)]
+    if uncounted := sum(one.estimated for one in found):
+        notes.append(f"the support of {uncounted} of the rules is estimated from a sample of the pairs: no time")
+    if len(found) < len(chosen):
+        notes.append(f"{len(chosen) - len(found)} of the best rules were not counted and left out: no time")
     used = tuple(space.exact.table.column_names)
-    in_time = not outcome.limited and not outcome.undecided and (outcome.exact or bool(error))
-    return Discovery(name, space.rows, used, found, len(order), outcome.exact, in_time, notes, outcome.evidence.pairs)
+    in_time = not outcome.limited and not outcome.undecided and (outcome.exact or approximate)
+    in_time = in_time and not space.unmet and len(found) == len(chosen)
+    exact = outcome.exact and not space.unmet
+    return Discovery(name, space.rows, used, found, len(order), exact, in_time, tuple(notes), outcome.evidence.pairs)
 
 
 def _table(data: Any, columns: Sequence[str] | None, null_values: tuple[str, ...]) -> tuple[str, pa.Table]:
@@ -258,20 +273,31 @@ def refuse_unknown(columns: Sequence[str] | None, names: Sequence[str]) -> None:
             raise DataError(f"there is no column {column}", hint=hint)
 
 
-def _counted(space: Space, rules: NDArray[np.bool_], interest: Sequence[Interest], say: Progress) -> Iterator[Found]:
-    """The chosen rules with names and exact counts."""
+def _counted(
+    space: Space,
+    outcome: Outcome,
+    chosen: Sequence[int],
+    interest: Sequence[Interest],
+    say: Progress,
+    budget: Budget,
+    approximate: bool,
+) -> Iterator[Found]:
+    """The chosen rules with names and exact counts. Where time has ended, those that hold come with what is known."""
     taken: set[str] = set()
     sizes = _distinct_values(space)
     total = space.rows * (space.rows - 1)
     rows = name_rows(space.exact.table, ())
-    for at, rule in enumerate(rules):
-        say("counting", at, len(rules))
+    for at, rule in enumerate(outcome.rules[chosen]):
+        in_time = not at or budget.go_on()
+        if approximate and not in_time:
+            return
+        say("counting", at, len(chosen))
         numbers = [int(number) for number in np.flatnonzero(rule)]
         saying = understand([space.predicates[number] for number in numbers], lambda name: sizes.get(name, 0))
         words = saying.words()
         bound = space.rule(numbers, free_name(name_of(words), taken))
         made = replace(bound.rule, severity="warning", description=words)
-        tally = count_rule(bound, space.exact)
+        tally = count_rule(bound, space.exact) if in_time else Tally(0, 0)
         examples: list[tuple[int, int | None]] = []
         for pairs in list_rule(bound, space.exact, rows, tally, _EXAMPLES):
             right = [None] * len(pairs) if pairs.right is None else (pairs.right + 1).tolist()
@@ -280,12 +306,13 @@ def _counted(space: Space, rules: NDArray[np.bool_], interest: Sequence[Interest
         found = Found(
             made,
             words,
-            interest[at],
-            _support(space, numbers, saying),
+            interest[chosen[at]],
+            _support(space, numbers, saying) if in_time else _estimated(space, numbers, saying, outcome),
             tally.violations,
             tally.rows_involved,
             tally.violations * twice / max(1, total),
             tuple(examples[:_EXAMPLES]),
+            estimated=not in_time,
             understood=saying,
         )
         yield replace(found, values=tuple(_shown(rows, found.columns, pair) for pair in found.examples))
@@ -325,6 +352,18 @@ def _support(space: Space, numbers: Sequence[int], saying: Saying) -> int:
     return count_rule(space.rule(premise), space.exact).violations
 
 
+def _estimated(space: Space, numbers: Sequence[int], saying: Saying, outcome: Outcome) -> int:
+    """The support as the pairs that were weighed tell it."""
+    outcomes, pairs = outcome.weighed
+    step = max(1, len(outcomes) // _WEIGHED)
+    outcomes, pairs = outcomes[::step], pairs[::step]
+    held = np.ones(len(outcomes), np.bool_)
+    for at in premise_of(space, numbers, saying):
+        told = np.array([False, *(bool(space.ops[at] & bit) for bit in (1, 2, 4))])
+        held &= told[outcomes[:, space.comparison_of[at]]]
+    return round(float(pairs[held].sum()) / max(1, int(pairs.sum())) * space.rows * (space.rows - 1) / 2)
+
+
 def _distinct_values(space: Space) -> dict[str, int]:
     return {
         one.left.name: len(np.unique(space.codes[space.programs[at, 0]])) for at, one in enumerate(space.comparisons)
@@ -347,11 +386,15 @@ def notes_on(space: Space, outcome: Outcome, error: float) -> Iterator[str]:
         yield f"the table has {space.rows} row{'s' * (space.rows != 1)}: rules are about two"
     for column, why in space.skipped.items():
         yield f"column {column} was left out: {why}"
+    if space.unmet:
+        yield f"{space.unmet:,} pairs of columns were not compared with each other: no time or no room for so many"
+    if outcome.full:
+        yield f"there was no room for more than {outcome.evidence.distinct:,} kinds of pairs of rows (memory, time)"
     if outcome.limited and outcome.most is not None:
         yield f"rules of more than {outcome.most} predicates were not all looked for: no time or no room"
     if outcome.undecided:
         yield f"{outcome.undecided:,} candidates hold on the sample and were left out: no time to check them"
     elif not outcome.exact and not error:
-        yield "not every rule was found: no time"
+        yield "not every rule was found: no time or no room"
     if error and not outcome.complete:
-        yield "candidates come from a sample of the pairs; their counts are exact"
+        yield "candidates come from a sample of the pairs, with room for chance; what is told of them is counted"

@@ -48,20 +48,28 @@ def sample_focused(
     evidence: Evidence,
     chance: np.random.Generator,
     go_on: Callable[[], bool] = lambda: True,
+    memory: int = 1 << 30,
 ) -> int:
-    """Takes in pairs column by column, the best way first, until none yields enough; returns the pairs looked at."""
+    """Takes in pairs column by column, the best way first, until none yields enough; returns the pairs looked at.
+
+    Columns stay sorted for another turn while they take no more than `memory`, the last asked longest.
+    """
     before = evidence.pairs
     waiting: list[tuple[float, int, int, Way]] = []
     clusters: dict[int, Clusters] = {}
+    kept = max(1, memory // (24 * max(1, space.rows)))
     for at, one in enumerate(space.comparisons):
         if one.where == ACROSS and one.left.name == one.right.name:
-            clusters[at] = Clusters(space.codes[space.programs[at, 0]])
             for turn, way in enumerate(_WAYS if one.ordered else _WAYS[:2]):
                 waiting.append((-1.0, at, turn, way))
     heapify(waiting)
     while waiting and go_on():
         _, at, turn, way = heappop(waiting)
-        left, right = clusters[at].pairs(way, _AT_ONCE, chance)
+        mine = clusters.pop(at, None) or Clusters(space.codes[space.programs[at, 0]])
+        clusters[at] = mine
+        if len(clusters) > kept:
+            del clusters[next(iter(clusters))]
+        left, right = mine.pairs(way, _AT_ONCE, chance)
         if not len(left):
             continue
         gain = evidence.add_pairs(left, right) / len(left)

@@ -1,0 +1,181 @@
+"""A discovery ends within its budgets, with the best it has, and says what it did not do.
+
+Catches a phase that does not look at the clock, a set that grows without a limit, a rule that is told though it was not
+checked, and a table of an odd shape that is passed over in silence. Budgets are of CPU time here and the ratios are
+generous: the machine may be busy, and a step between two looks at the clock may last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from time import process_time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from weever_stream import parse_rule
+from weever_stream.check import check
+from weever_stream.cli import run as cli
+from weever_stream.discover import budget, discover, hydra, run
+from weever_stream.discover.budget import Budget, bytes_of, default_memory
+from weever_stream.discover.evidence import Evidence
+from weever_stream.discover.predicates import Options, space_of
+from weever_stream.errors import DataError
+
+SECONDS = 1.5
+
+
+@pytest.fixture
+def by_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Budgets are of CPU time. Kernels are loaded before: a first run compiles them, which takes its time once."""
+    monkeypatch.setattr(run, "Budget", partial(Budget, clock=process_time))
+    small = wide(4, 30)
+    discover(small, error=0.01, cross=False)
+    discover(small, max_predicates=2)
+
+
+def wide(columns: int, rows: int, seed: int = 0) -> pa.Table:
+    """Columns of five values each, the second of which follows from the first."""
+    chance = np.random.default_rng(seed)
+    table = {f"c{at}": chance.integers(0, 5, rows) for at in range(columns)}
+    table["c1"] = table["c0"] // 2
+    return pa.table(table)
+
+
+@pytest.mark.parametrize(
+    ("cross", "error", "rows"), [(False, 0.0, 60), (False, 0.0, 2000), (True, 0.0, 2000), (False, 0.01, 2000)]
+)
+@pytest.mark.usefixtures("by_cpu")
+def test_three_hundred_columns_end_in_their_time(cross: bool, error: float, rows: int) -> None:
+    table = wide(300, rows)
+    began = process_time()
+    found = discover(table, cross=cross, error=error, seconds=SECONDS, top=5)
+    assert process_time() - began < 3 * SECONDS + 1
+    assert not found.exact
+    assert not found.in_time
+    assert any("no time" in note for note in found.notes)
+    if cross:
+        assert any("pairs of columns were not compared" in note for note in found.notes)
+    for one in found.rules:
+        assert check([one.rule], table, mode="count").results[0].violations == one.violations
+        assert one.error <= error, one.words
+
+
+@pytest.mark.usefixtures("by_cpu")
+def test_short_rules_of_a_wide_table_are_found_before_time_ends() -> None:
+    found = discover(wide(80, 200), cross=False, seconds=4, top=50)
+    denied = {one.rule.fingerprint for one in found.rules}
+    assert parse_rule("t.c0 = s.c0 and t.c1 != s.c1").fingerprint in denied
+    assert not found.exact
+
+
+def test_evidence_that_does_not_fit_is_left_out_and_no_rule_is_told_that_does_not_hold() -> None:
+    table = wide(14, 400)
+    space = space_of(table, Options(cross=False))
+    whole = hydra.find_rules(space, most=3)
+    assert whole.exact
+    tight = _Tight()
+    for scanned in (hydra.SCANNED, -1):
+        found = hydra.find_rules(space, most=3, budget=tight, scanned=scanned)
+        assert found.full
+        assert not found.exact
+        assert found.evidence.distinct <= 1000
+        all_of_them = {row.tobytes() for row in whole.rules}
+        assert {row.tobytes() for row in found.rules} == all_of_them, "what is left was counted one by one"
+
+
+class _Tight(Budget):
+    """Room for a thousand evidences."""
+
+    def __init__(self, part: float = 1.0) -> None:
+        super().__init__(None)
+
+    def share(self, part: float) -> Budget:
+        return self
+
+    def evidences(self, comparisons: int, predicates: int) -> int:
+        return 1000
+
+
+def test_a_full_store_of_evidence_counts_on_and_takes_in_nothing_new() -> None:
+    table = wide(6, 60)
+    space = space_of(table, Options(cross=False))
+    every, some = Evidence(space), Evidence(space, room=10)
+    left, right = (side.astype(np.int64) for side in np.triu_indices(60, 1))
+    every.add_pairs(left, right)
+    some.add_pairs(left, right)
+    assert not every.full
+    assert some.full
+    assert some.distinct == 10
+    known = dict(zip(map(bytes, every.outcomes()[0]), every.outcomes()[1].tolist(), strict=True))
+    for outcome, pairs in zip(*some.outcomes(), strict=True):
+        assert known[bytes(outcome)] == pairs
+
+
+@pytest.mark.parametrize("memory", ["200MB", "8GB"])
+def test_memory_limits_what_is_held(memory: str) -> None:
+    limit = Budget(None, memory=bytes_of(memory))
+    columns, predicates = 300, 1800
+    kept = limit.evidences(columns, predicates)
+    # a table of keys and counts, outcomes both ways round, and two sets of bits
+    least = kept * (2 * 8 * 11 + 2 * (columns + 16) + 2 * 2 * predicates // 8)
+    assert bytes_of(memory) / 10 < least < bytes_of(memory)
+    assert limit.rules(predicates) * predicates < max(bytes_of(memory) / 4, 10_000 * predicates + 1)
+    assert (limit.depth(kept) + 1) ** 2 * kept / 8 < bytes_of(memory)
+
+
+def test_sizes_are_written_as_people_write_them() -> None:
+    assert [bytes_of(one) for one in ("2GB", "1.5 g", "512MiB", "100", 7)] == [2 * 10**9, 15 * 10**8, 512 << 20, 100, 7]
+    for wrong in ("", "lots", "-2GB", "0"):
+        with pytest.raises(DataError, match="no size of memory"):
+            bytes_of(wrong)
+
+
+def test_a_container_has_less_than_its_machine(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = default_memory()
+    limit = tmp_path / "memory.max"  # type: ignore[operator]
+    limit.write_text(str(1 << 30))
+    monkeypatch.setattr(budget, "_CGROUPS", (str(limit),))
+    assert default_memory() == min(machine, 1 << 28)
+    limit.write_text("max\n")
+    assert default_memory() >= machine
+
+
+def _nothing(rows: int) -> pa.Table:
+    return pa.table({"a": pa.nulls(rows, pa.int64()), "b": pa.nulls(rows)})
+
+
+@pytest.mark.parametrize(
+    ("table", "told", "rules"),
+    [
+        (lambda: wide(300, 0), "the table has 0 rows", 0),
+        (lambda: wide(300, 1), "the table has 1 row:", 0),
+        (lambda: _nothing(50), "column b was left out: it has no value", 0),
+        (lambda: pa.table({f"c{at}": [at] * 40 for at in range(300)}), None, 300),
+        (lambda: pa.table({"a": ["x" * 1_000_000 + str(at) for at in range(20)]}), None, 1),
+    ],
+    ids=["no row", "one row", "all null", "constant", "long texts"],
+)
+@pytest.mark.usefixtures("by_cpu")
+def test_odd_tables_end_and_are_told_of(table: Callable[[], pa.Table], told: str | None, rules: int) -> None:
+    given = table()
+    began = process_time()
+    found = discover(given, seconds=10, top=None)
+    assert process_time() - began < 30
+    assert found.total == rules
+    assert found.in_time
+    assert found.exact
+    if told:
+        assert any(told in note for note in found.notes)
+    else:
+        assert not found.notes
+
+
+def test_the_command_takes_a_size_and_refuses_what_is_none(capfd: pytest.CaptureFixture[str], tmp_path: object) -> None:
+    path = tmp_path / "a.csv"  # type: ignore[operator]
+    path.write_text("a,b\n1,2\n2,2\n")
+    assert cli(["discover", str(path), "--memory", "300MB"]) == 0
+    assert cli(["discover", str(path), "--memory", "much"]) == 3
+    assert "no size of memory" in capfd.readouterr().err

@@ -1,0 +1,105 @@
+"""What a discovery may spend: seconds and bytes.
+
+Every loop that can last asks `go_on()` between steps of about a tenth of a second, and every set that can grow is
+given a size before it starts (`evidences`, `marks`, `comparisons`), so that the work ends with the best it has. Bytes
+are what a discovery takes besides the table, its codes and the interpreter; they are reckoned from the sizes of arrays,
+not measured. Time also limits sizes: evidence that takes longer to unpack than there is time is of no use.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+from weever_stream.errors import DataError
+
+__all__ = ["Budget", "bytes_of", "default_memory"]
+
+_SHARE = 4
+"""The part of the machine's memory that is taken by default: a quarter."""
+_LEAST = 64 << 20
+_MARKS = 40_000_000
+"""Rules times predicates that are held at most, with whatever memory."""
+_FEW_EVIDENCES = 30_000
+"""Evidences for which there should be room, however many comparisons there are."""
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+class Budget:
+    """How long the work may take, and how much memory. A part of the time can be given to one phase."""
+
+    def __init__(
+        self, seconds: float | None, clock: Callable[[], float] = monotonic, memory: int | None = None
+    ) -> None:
+        self._clock = clock
+        self._end = None if seconds is None else clock() + seconds
+        self.memory = max(_LEAST, default_memory() if memory is None else memory)
+
+    def go_on(self) -> bool:
+        """Whether there is time left."""
+        return self._end is None or self._clock() < self._end
+
+    def left(self) -> float:
+        """Seconds that are left; infinite without a limit."""
+        return float("inf") if self._end is None else max(0.0, self._end - self._clock())
+
+    def share(self, part: float) -> Budget:
+        """A budget of a part of what time is left."""
+        return Budget(None if self._end is None else self.left() * part, self._clock, self.memory)
+
+    def comparisons(self) -> int:
+        """How many comparisons a space may have, beyond those of each column with itself."""
+        room = self.memory // 4 // (_FEW_EVIDENCES * _bytes_each(1, 6))
+        return int(min(room, 400 * self.left()))
+
+    def evidences(self, comparisons: int, predicates: int) -> int:
+        """How many distinct evidences of unordered pairs may be kept: half the memory, a fifth of the time."""
+        room = self.memory // 2 // _bytes_each(comparisons, predicates)
+        # Unpacking an evidence takes some nanoseconds for each predicate, and is done in every round.
+        return int(max(1000, min(room, 0.2 * self.left() / (2e-8 * max(1, predicates)))))
+
+    def rules(self, predicates: int) -> int:
+        """How many rules a search may hold."""
+        return max(10_000, min(_MARKS, self.memory // 32) // max(1, predicates))
+
+    def depth(self, evidences: int) -> int:
+        """How many predicates deep a search may go: it keeps a set of evidences for each two of them."""
+        return max(3, int((self.memory / 4 / max(64, evidences / 8)) ** 0.5) - 1)
+
+
+def _bytes_each(comparisons: int, predicates: int) -> int:
+    """What a distinct evidence of unordered pairs takes at most on its way through table, outcomes and inversion."""
+    words = (comparisons + 31) // 32
+    table = (8 * words + 8) * 10
+    """Up to an eighth full, and the table before it while it grows."""
+    unpacked = 2 * (comparisons + 8 * words + 24)
+    bits = 2 * 4 * (predicates // 8 + 8)
+    return table + unpacked + bits
+
+
+def default_memory() -> int:
+    """A quarter of what this process may take: of the machine's memory, or of its container's."""
+    sizes = []
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for name in _CGROUPS:
+        try:
+            sizes.append(int(Path(name).read_text(encoding="ascii")))
+        except (OSError, ValueError):  # no container, or one without a limit
+            continue
+    return min(sizes, default=8 << 30) // _SHARE
+
+
+def bytes_of(size: str | int) -> int:
+    """A size as people write it: `2GB`, `512 MiB`, or a number of bytes. Raises `DataError`."""
+    found = _SIZE.fullmatch(str(size))
+    if not found or float(found[1]) <= 0:
+        raise DataError(f"{str(size)[:40]!r} is no size of memory", hint="write 2GB, 500MB or a number of bytes")
+    unit = found[2].lower()
+    step = 1024 if found[3] else 1000
+    power = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}[unit]
+    return int(float(found[1]) * step**power)
