@@ -185,7 +185,7 @@ def space_of(table: pa.Table, options: Options = Options(), budget: Budget | Non
     types, skipped = _usable(table, options)
     met: list[tuple[str, str, ColumnType]] = []
     unmet = 0
-    if options.cross or options.one_row:
+    if (options.cross or options.one_row) and table.num_rows > 1:
         met, unmet = _meeting(table, types, options, budget or Budget(None))
     space = space_over(table.select(list(types)), comparisons_of(types, met, options), skipped)
     return replace(space, unmet=unmet)
