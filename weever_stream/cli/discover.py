@@ -63,6 +63,9 @@ def discover(
     null_value: Annotated[
         list[str] | None, typer.Option(help="A text that means null in CSV; may be repeated.")
     ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="How CSV files write text, as latin-1. Default: UTF-8.", show_default=False)
+    ] = None,
     progress: Annotated[bool, typer.Option("--progress/--no-progress", help="Show a bar on a terminal.")] = True,
 ) -> None:
     """Find the rules that a table obeys, best first, and write them as a rule file with -o.
@@ -90,6 +93,7 @@ def discover(
             memory=memory,
             seed=seed,
             null_values=null_value or (),
+            encoding=encoding,
             progress=tell,
         )
     if output is not None:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from weever_stream.check.count import Tally, count_rule
+from weever_stream.check.delimited import known_encoding
 from weever_stream.check.listing import list_rule
 from weever_stream.check.readers import Wanted, read_names, read_table
 from weever_stream.check.rownames import name_rows
@@ -150,6 +151,7 @@ def discover(
     memory: int | str | None = None,
     seed: int = 0,
     null_values: Sequence[str] = (),
+    encoding: str | None = None,
     progress: Progress | None = None,
 ) -> Discovery:
     """Finds rules in data: a path, paths, or an Arrow table, pandas or Polars frame.
@@ -168,7 +170,7 @@ def discover(
     say = progress or (lambda phase, done, total: None)
     say("reading", 0, 1)
     budget = Budget(seconds, memory=None if memory is None else bytes_of(memory))
-    name, table = _table(data, columns, tuple(null_values))
+    name, table = _table(data, columns, tuple(null_values), known_encoding(encoding))
     say("comparing columns", 0, 1)
     options = Options(None if columns is None else tuple(columns), order_text, cross, shared, one_row)
     space = space_of(table, options, budget)
@@ -197,14 +199,16 @@ def discover(
     return Discovery(name, space.rows, used, found, len(order), exact, in_time, tuple(notes))
 
 
-def _table(data: Any, columns: Sequence[str] | None, null_values: tuple[str, ...]) -> tuple[str, pa.Table]:
+def _table(
+    data: Any, columns: Sequence[str] | None, null_values: tuple[str, ...], encoding: str
+) -> tuple[str, pa.Table]:
     """The data and a name for it."""
     paths = [data] if isinstance(data, (str, Path)) else data
     if isinstance(paths, (list, tuple)) and paths and all(isinstance(one, (str, Path)) for one in paths):
         files = find_files(list(paths))
-        names = read_names(files)
+        names = read_names(files, encoding)
         refuse_unknown(columns, names)
-        wanted = Wanted(frozenset(names if columns is None else columns), null_values=null_values)
+        wanted = Wanted(frozenset(names if columns is None else columns), null_values=null_values, encoding=encoding)
         return Path(paths[0]).name.split(".")[0] or "table", read_table(files, wanted)
     try:
         table = data if isinstance(data, pa.Table) else pa.table(data)
