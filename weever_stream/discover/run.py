@@ -44,6 +44,8 @@ __all__ = ["TOP", "Discovery", "Found", "discover", "free_name", "notes_on", "pr
 
 TOP = 20
 _EXAMPLES = 3
+_WEIGHING = 1e-3
+"""Seconds that it takes to weigh a rule, at most."""
 _WEIGHED = 4096
 """Distinct evidences that an estimate looks at."""
 
@@ -184,7 +186,9 @@ def discover(
         outcome = find_rules(space, most=max_predicates, sample=sample, seed=seed, budget=searching, tell=say)
     say("ranking", 0, 1)
     outcomes, pairs = outcome.weighed
-    order, interest = rank(space, outcome.rules, outcomes, pairs)
+    # Short rules come first. Of many the others have to wait where there is no time to weigh them.
+    weighed = len(outcome.rules) if top is None else max(top, 200, int(min(budget.left(), 1e6) / _WEIGHING))
+    order, interest = rank(space, outcome.rules[:weighed], outcomes, pairs)
     chosen = list(order if top is None else order[:top])
     found = tuple(_counted(space, outcome, chosen, interest, say, budget, approximate))
     notes = [*notes_on(space, outcome, approximate)]
@@ -196,7 +200,7 @@ def discover(
     in_time = not outcome.limited and not outcome.undecided and (outcome.exact or approximate)
     in_time = in_time and not space.unmet and len(found) == len(chosen)
     exact = outcome.exact and not space.unmet
-    return Discovery(name, space.rows, used, found, len(order), exact, in_time, tuple(notes))
+    return Discovery(name, space.rows, used, found, len(outcome.rules), exact, in_time, tuple(notes))
 
 
 def _table(
