@@ -192,7 +192,7 @@ def test_a_column_without_any_value_can_be_compared_with_anything(tmp_path: Path
         ("rows.csv", b"k,k\n1,2\n", "k", {},
          "DATA:1: column k stands 2 times in the header\n  hint: give each column a name of its own"),
         ("rows.csv", b"k,v\n1,2\n\xff\xfe,4\n", "k", {},
-         "DATA:3: the text is not UTF-8\n  hint: convert the file first: iconv -f latin1 -t utf-8"),
+         "DATA:3: the text is not UTF-8\n  hint: name its encoding: --encoding latin1; or convert it: iconv -f latin1 -t utf-8"),
         ("rows.jsonl", b"", "k", {}, "DATA is empty\n  hint: an empty table still needs its columns; or leave the file out"),
         ("rows.jsonl", b'{"k":1}\n{"k":"secret"}\n', "k", {},
          "DATA:2: column k is a number in earlier rows and a string here\n"
@@ -226,7 +226,7 @@ def test_a_broken_text_deep_in_a_csv_file_is_found(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(b"k,v\n" + b"a,b\n" * 400_000 + b"\xff,b\n")
     assert problem(path, "k") == (
-        "DATA:400002: column k is not UTF-8 text\n  hint: convert the file first: iconv -f latin1 -t utf-8"
+        "DATA:400002: column k is not UTF-8 text\n  hint: name its encoding: --encoding latin1; or convert it: iconv -f latin1 -t utf-8"
     )
 
 

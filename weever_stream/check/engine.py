@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from weever_stream.check.count import Tally, count_rule
+from weever_stream.check.delimited import UTF8, known_encoding
 from weever_stream.check.exact import ExactCodes
 from weever_stream.check.listing import list_rule, rows_of
 from weever_stream.check.readers import Wanted, read_batches, read_names, read_table
@@ -54,13 +55,14 @@ def check(
     key: Sequence[str] | None = None,
     limit: int | None = None,
     null_values: Sequence[str] = (),
+    encoding: str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Checks rules against data: a path, paths, or an Arrow table, pandas or Polars frame; none: the file's `source`.
 
-    `limit` is how many violations are listed per rule (None: all; counts stay exact). Raises `RuleError` and
-    `DataError`.
+    `limit` is how many violations are listed per rule (None: all; counts stay exact), `encoding` that of text in CSV
+    files (None: UTF-8). Raises `RuleError` and `DataError`.
     """
     if mode not in MODES:
         raise DataError(f"{mode!r} is not a mode of check", hint=did_you_mean(str(mode), MODES) or ", ".join(MODES))
@@ -69,7 +71,7 @@ def check(
         file = replace(file, key=tuple(key))
     tell = progress or (lambda phase, done, total: None)
     tell("reading", 0, 1)
-    source = _Source.of(data, file, tuple(null_values), threads)
+    source = _Source.of(data, file, tuple(null_values), threads, known_encoding(encoding))
     run = _Run(file, source, threads or _cores(), tell)
     return run.first() if mode == "first" else run.whole(mode, limit)
 
@@ -109,15 +111,17 @@ class _Source:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, data: Any, file: RuleFile, null_values: tuple[str, ...], threads: int | None) -> _Source:
+    def of(
+        cls, data: Any, file: RuleFile, null_values: tuple[str, ...], threads: int | None, encoding: str = UTF8
+    ) -> _Source:
         columns = frozenset(name for rule in file.rules for name in rule.columns) | frozenset(file.key)
-        wanted = Wanted(columns, file.columns, null_values, threads != 1)
+        wanted = Wanted(columns, file.columns, null_values, threads != 1, encoding)
         kind = None
         if data is None:
             data, kind = _paths_of_source(file)
         if isinstance(data, (str, Path)) or (isinstance(data, (list, tuple)) and data):
             files = find_files([data] if isinstance(data, (str, Path)) else list(data), kind)
-            return cls(tuple(files), None, wanted, tuple(read_names(files)))
+            return cls(tuple(files), None, wanted, tuple(read_names(files, encoding)))
         table = _as_table(data)
         return cls((), table, wanted, tuple(table.column_names))
 

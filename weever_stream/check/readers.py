@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from weever_stream.check.delimited import TEXT, beyond_doubles, read_delimited, read_header
+from weever_stream.check.delimited import TEXT, UTF8, beyond_doubles, read_delimited, read_header
 from weever_stream.check.sources import DataFile, find_files
 from weever_stream.errors import DataError, Place
 from weever_stream.index.casting import typed
@@ -42,12 +42,14 @@ class Wanted:
     types: Mapping[str, ColumnType] = field(default_factory=dict)
     null_values: tuple[str, ...] = ()
     threads: bool = True
+    encoding: str = UTF8
+    """Of the text in CSV."""
 
 
-def read_names(files: Sequence[DataFile]) -> list[str]:
+def read_names(files: Sequence[DataFile], encoding: str = UTF8) -> list[str]:
     """All column names of the first file, without reading its rows."""
     file = files[0]
-    names = read_header(file) if file.format == "csv" else _names(file)
+    names = read_header(file, encoding) if file.format == "csv" else _names(file)
     return [*names, *(name for name in file.partition if name not in names)]
 
 
@@ -103,7 +105,7 @@ def _sliced(table: pa.Table, rows: int) -> Iterator[pa.Table]:
 
 def _read_file(file: DataFile, wanted: Wanted) -> pa.Table:
     if file.format == "csv":
-        table = read_delimited(file, wanted.columns, wanted.types, wanted.null_values, wanted.threads)
+        table = read_delimited(file, wanted.columns, wanted.types, wanted.null_values, wanted.threads, wanted.encoding)
     else:
         with _explaining(file):
             table = _READERS[file.format](file, wanted)
@@ -253,7 +255,7 @@ def _agreed_texts(files: Sequence[DataFile], tables: list[pa.Table], wanted: Wan
     if not mixed:
         return tables
     for i, file in enumerate(files):
-        texts = read_delimited(file, frozenset(mixed), mixed, wanted.null_values, wanted.threads)
+        texts = read_delimited(file, frozenset(mixed), mixed, wanted.null_values, wanted.threads, wanted.encoding)
         for name in texts.column_names:
             tables[i] = tables[i].set_column(tables[i].column_names.index(name), name, texts[name])
     return tables

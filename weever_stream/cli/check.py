@@ -70,6 +70,9 @@ def check(
     null_value: Annotated[
         list[str] | None, typer.Option(help="A text that means null in CSV; may be repeated.")
     ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="How CSV files write text, as latin-1. Default: UTF-8.", show_default=False)
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to use. Default: all cores.")] = None,
     progress: Annotated[bool, typer.Option("--progress/--no-progress", help="Show a bar on a terminal.")] = True,
 ) -> None:
@@ -96,6 +99,7 @@ def check(
             mode=mode.value,
             limit=limit,
             null_values=null_value or (),
+            encoding=encoding,
             threads=threads,
             progress=tell,
         )

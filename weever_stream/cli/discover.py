@@ -80,6 +80,9 @@ def discover(
     null_value: Annotated[
         list[str] | None, typer.Option(help="A text that means null in CSV; may be repeated.")
     ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="How CSV files write text, as latin-1. Default: UTF-8.", show_default=False)
+    ] = None,
     progress: Annotated[bool, typer.Option("--progress/--no-progress", help="Show a bar on a terminal.")] = True,
     spark: Annotated[
         Tables | None,
@@ -114,13 +117,13 @@ def discover(
     }
     with progress_bar(progress and sys.stderr.isatty()) as options["progress"]:
         if spark is not None:
-            _refuse_on_spark(error or error_rows or 0.0, null_value or [])
+            _refuse_on_spark(error or error_rows or 0.0, null_value or [], encoding)
             found = _on_spark(data, spark, null_value, master, rows_at_once, options)
         else:
             from weever_stream.discover import discover as find
 
             options |= {"error": error, "error_rows": error_rows, "memory": memory}
-            found = find(data, null_values=null_value or (), **options)
+            found = find(data, null_values=null_value or (), encoding=encoding, **options)
     if output is not None:
         with opened(output) as out:
             out.write(found.yaml().encode())
@@ -133,11 +136,13 @@ def discover(
     raise typer.Exit(0 if found.in_time else _NOT_ALL)
 
 
-def _refuse_on_spark(error: float, null_value: list[str]) -> None:
+def _refuse_on_spark(error: float, null_value: list[str], encoding: str | None) -> None:
     if error:
         raise typer.BadParameter("on Spark only exact rules are found: leave out --error, or --spark")
     if len(null_value) > 1:
         raise typer.BadParameter("Spark takes one --null-value")
+    if encoding is not None:
+        raise typer.BadParameter("--encoding is not for --spark: write the files in UTF-8 first")
 
 
 def _on_spark(

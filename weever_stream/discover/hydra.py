@@ -133,6 +133,7 @@ def _with_those_that_hold(space: Space, found: Outcome, budget: Budget, tell: Pr
     else:
         left = found.waiting[:0]
     rules = np.concatenate([found.rules, *(rule[None] for rule in holds)])
+    rules = rules[np.argsort(rules.sum(1), kind="stable")]
     return replace(found, rules=rules, undecided=len(left), waiting=left)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from weever_stream.check.count import Tally, count_rule
+from weever_stream.check.delimited import known_encoding
 from weever_stream.check.listing import list_rule
 from weever_stream.check.readers import Wanted, read_names, read_table
 from weever_stream.check.rownames import name_rows
@@ -47,6 +48,8 @@ __all__ = ["TOP", "Discovery", "Found", "discover", "free_name", "notes_on", "pr
 
 TOP = 20
 _EXAMPLES = 3
+_WEIGHING = 1e-3
+"""Seconds that it takes to weigh a rule, at most."""
 _WEIGHED = 4096
 """Distinct evidences that an estimate looks at."""
 
@@ -194,6 +197,7 @@ def discover(
     memory: int | str | None = None,
     seed: int = 0,
     null_values: Sequence[str] = (),
+    encoding: str | None = None,
     progress: Progress | None = None,
 ) -> Discovery:
     """Finds rules in data: a path, paths, or an Arrow table, pandas or Polars frame.
@@ -213,7 +217,7 @@ def discover(
     say = progress or (lambda phase, done, total: None)
     say("reading", 0, 1)
     budget = Budget(seconds, memory=None if memory is None else bytes_of(memory))
-    name, table = _table(data, columns, tuple(null_values))
+    name, table = _table(data, columns, tuple(null_values), known_encoding(encoding))
     say("comparing columns", 0, 1)
     options = Options(None if columns is None else tuple(columns), order_text, cross, shared, one_row)
     space = space_of(table, options, budget)
@@ -227,7 +231,9 @@ def discover(
         outcome = find_rules(space, most=max_predicates, sample=sample, seed=seed, budget=searching, tell=say)
     say("ranking", 0, 1)
     outcomes, pairs = outcome.weighed
-    order, interest = rank(space, outcome.rules, outcomes, pairs)
+    # Short rules come first. Of many the others have to wait where there is no time to weigh them.
+    weighed = len(outcome.rules) if top is None else max(top, 200, int(min(budget.left(), 1e6) / _WEIGHING))
+    order, interest = rank(space, outcome.rules[:weighed], outcomes, pairs)
     chosen = choose(space, outcome.rules, order, top, outcomes, pairs)
     found = tuple(_counted(space, outcome, chosen, interest, say, budget, approximate))
     notes = [*notes_on(space, outcome, approximate)]
@@ -239,17 +245,20 @@ def discover(
     in_time = not outcome.limited and not outcome.undecided and (outcome.exact or approximate)
     in_time = in_time and not space.unmet and len(found) == len(chosen)
     exact = outcome.exact and not space.unmet
-    return Discovery(name, space.rows, used, found, len(order), exact, in_time, tuple(notes), outcome.evidence.pairs)
+    pairs_seen = outcome.evidence.pairs
+    return Discovery(name, space.rows, used, found, len(outcome.rules), exact, in_time, tuple(notes), pairs_seen)
 
 
-def _table(data: Any, columns: Sequence[str] | None, null_values: tuple[str, ...]) -> tuple[str, pa.Table]:
+def _table(
+    data: Any, columns: Sequence[str] | None, null_values: tuple[str, ...], encoding: str
+) -> tuple[str, pa.Table]:
     """The data and a name for it."""
     paths = [data] if isinstance(data, (str, Path)) else data
     if isinstance(paths, (list, tuple)) and paths and all(isinstance(one, (str, Path)) for one in paths):
         files = find_files(list(paths))
-        names = read_names(files)
+        names = read_names(files, encoding)
         refuse_unknown(columns, names)
-        wanted = Wanted(frozenset(names if columns is None else columns), null_values=null_values)
+        wanted = Wanted(frozenset(names if columns is None else columns), null_values=null_values, encoding=encoding)
         return Path(paths[0]).name.split(".")[0] or "table", read_table(files, wanted)
     try:
         table = data if isinstance(data, pa.Table) else pa.table(data)
