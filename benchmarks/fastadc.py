@@ -2,7 +2,8 @@
 
 It may run in another environment than ours: it needs the packages desbordante, pandas and pyarrow, and nothing of this
 repository. The rules go to OUTPUT, a line each; what it cost goes to standard output as JSON. The clock starts when the
-table is in memory. No predicates across columns, no error. SHARD is its shard_length: 350 by default, 0 for one shard.
+table is in memory. No predicates across columns, no error. SHARD is its shard_length: 0 means one
+shard, 350 is its default.
 """
 
 from __future__ import annotations
