@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from time import process_time
 
@@ -26,4 +27,4 @@ if __name__ == "__main__":
     rules = [str(rule) for rule in algorithm.get_dcs()]
     spent = process_time() - began
     Path(output).write_text("\n".join(rules), encoding="utf-8")
-    print(json.dumps({"cpu_s": spent, "rules": len(rules), "version": str(getattr(desbordante, "__version__", ""))}))
+    print(json.dumps({"cpu_s": spent, "rules": len(rules), "version": version("desbordante")}))
