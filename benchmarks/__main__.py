@@ -13,7 +13,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from benchmarks import check, detector, growth, results, twenty
+from benchmarks import check, detector, discover, growth, results, twenty
 from benchmarks.children import say
 from benchmarks.results import Line, show
 from benchmarks.workloads import RULES
@@ -65,6 +65,14 @@ def _dirty(size: float) -> list[Line]:
     return check.dirty_lines(record)
 
 
+def _fastadc(size: float) -> list[Line]:
+    return discover.fastadc_lines(discover.compare(int(10_000 * size), None, rounds=2))
+
+
+def _discover_growth(size: float) -> list[Line]:
+    return discover.discover_growth_lines(discover.growth([int(rows * size) for rows in discover.SIZES], None))
+
+
 PARTS = (
     _Part("detector", _detector),
     _Part("singles", _singles),
@@ -74,6 +82,8 @@ PARTS = (
     _Part("check-list", _checked("list")),
     _Part("check-plain", _checked("plain")),
     _Part("growth", _growth),
+    _Part("discover-fastadc", _fastadc),
+    _Part("discover-growth", _discover_growth),
 )
 
 

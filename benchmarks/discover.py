@@ -1,19 +1,21 @@
 """`discover` against Desbordante's FastADC, and against itself on larger tables.
 
-    python -m benchmarks.discover --fastadc path/to/a/python/with/desbordante
-    python -m benchmarks.discover --sizes 10000,100000,1000000
+    python -m benchmarks --parts discover-fastadc,discover-growth
+    python -m benchmarks.discover --sizes 10000,100000
 
-The table is the tax workload without its id, the space every column with itself by six operators, the rules exact. Both
-sides are processes of their own; CPU is that of finding rules in a table that is in memory, without imports and the
-compilation of kernels; the peak is that of the whole process as the kernel counts it. The commands of both are run in
-turns and the least of the rounds counts. FastADC runs with one shard (shard_length 0: fewest passes, most memory) and
-with its default of 350. The rule sets must be equal when rules that are the same, exchanged or implied
-are taken away on either side: each difference would be told with the pair of rows that decides it.
+FastADC runs in the Python that the variable FASTADC_PYTHON names (it needs desbordante, pandas and pyarrow), else in
+this one. The table is the tax workload without its id, the space every column with itself by six operators, the rules
+exact. Both sides are processes of their own; CPU is that of finding rules in a table that is in memory, without imports
+and the compilation of kernels; the peak is that of the whole process as the kernel counts it. Both are run in turns and
+the least of the rounds counts. FastADC runs with one shard (shard_length 0: fewest passes, most memory) and with 350,
+its default: asked for a table of three rows without options, it says that a shard_length of 350 is too much for them.
+The rule sets must be equal when rules that are the same, exchanged or implied are taken away on either side.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
@@ -25,9 +27,10 @@ from benchmarks import workloads
 from benchmarks.children import ROOT, call, command, say
 from benchmarks.results import Line, save, show
 
-__all__ = ["against_fastadc", "growth", "main"]
+__all__ = ["SIZES", "against_fastadc", "compare", "discover_growth_lines", "fastadc_lines", "growth", "main"]
 
 COLUMNS = ("areacode", "phone", "city", "state", "zip", "haschild", "childexemp", "salary", "rate")
+SIZES = (10_000, 100_000, 1_000_000)
 CPU, MEMORY, GROWTH = 0.5, 1 / 3, 150.0
 """The targets: shares of FastADC's CPU and peak, and CPU at 100 times the rows."""
 
@@ -116,46 +119,63 @@ def growth(sizes: list[int], dirty: float | None) -> list[dict[str, Any]]:
         one["dirty"] = dirty
         say(json.dumps(one))
         found.append(one)
+    save("discover-growth", found)
     return found
 
 
-def lines(both: list[dict[str, Any]], grown: list[dict[str, Any]]) -> list[Line]:
-    """What is judged."""
+def fastadc_lines(both: list[dict[str, Any]]) -> list[Line]:
+    """Shares of FastADC's CPU and memory, and rules that only one side has."""
     told = []
     for compared in both:
-        rows = f"{compared['rows']:,} rows, shard_length {compared['shard_length']}"
+        rows = f"discover: tax, {compared['rows']:,} rows, shard_length {compared['shard_length']}"
+        # The targets are for one shard: what FastADC needs for the whole table at once.
+        judged = compared["shard_length"] == 0
         told += [
-            Line(f"discover: tax, {rows}, CPU", "x FastADC", CPU, compared["ours_s"] / compared["fastadc_s"]),
-            Line(f"discover: tax, {rows}, peak", "x FastADC", MEMORY, compared["ours_mb"] / compared["fastadc_mb"]),
-            Line("rules of one side only", "rules", 0, len(compared["only_ours"]) + len(compared["only_fastadc"])),
+            Line(f"{rows}, CPU", "x FastADC", CPU if judged else None, compared["ours_s"] / compared["fastadc_s"]),
+            Line(
+                f"{rows}, peak", "x FastADC", MEMORY if judged else None, compared["ours_mb"] / compared["fastadc_mb"]
+            ),
+            Line(f"{rows}, of one side only", "rules", 0, len(compared["only_ours"]) + len(compared["only_fastadc"])),
         ]
-    if len(grown) > 1:
-        first, last = grown[0], grown[-1]
-        times = last["rows"] / first["rows"]
-        name = f"discover: tax, {first['rows']:,} to {last['rows']:,} rows"
-        told.append(Line(name, "x CPU", GROWTH * times / 100, last["cpu_s"] / first["cpu_s"]))
     return told
+
+
+def discover_growth_lines(grown: list[dict[str, Any]]) -> list[Line]:
+    """CPU at the most rows, as times that at the fewest."""
+    first, last = grown[0], grown[-1]
+    times = last["rows"] / first["rows"]
+    name = f"discover: tax, {first['rows']:,} to {last['rows']:,} rows"
+    return [Line(name, "x CPU", GROWTH * times / 100, last["cpu_s"] / first["cpu_s"])]
+
+
+def fastadc_python() -> str | None:
+    """A Python that has desbordante, if there is one."""
+    return os.environ.get("FASTADC_PYTHON") or (sys.executable if _has_desbordante() else None)
+
+
+def compare(rows: int, dirty: float | None, rounds: int) -> list[dict[str, Any]]:
+    """Both with one shard and with FastADC's default; nothing where desbordante is not installed."""
+    python = fastadc_python()
+    if not python:
+        say("desbordante is not installed: FastADC is left out (see FASTADC_PYTHON)")
+        return []
+    both = [against_fastadc(python, rows, dirty, shard, rounds) for shard in (0, 350)]
+    save("discover-fastadc", both)
+    return both
 
 
 def main() -> None:
     """Runs both parts and shows them."""
     parser = ArgumentParser(prog="python -m benchmarks.discover", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--fastadc", help="a Python that has desbordante", default=None)
     parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--sizes", default="10000,100000,1000000")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--dirty", type=float, default=None, help="the share of wrong values; default: the workload's")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     given = parser.parse_args()
-    both = []
-    python = given.fastadc or (sys.executable if _has_desbordante() else None)
-    if python:
-        both = [against_fastadc(python, given.rows, given.dirty, shard, given.rounds) for shard in (0, 350)]
-        save("discover-fastadc", both)
-    else:
-        say("desbordante is not installed: FastADC is left out (see --fastadc)")
-    grown = growth([int(size) for size in given.sizes.split(",") if size], given.dirty)
-    save("discover-growth", grown)
-    show("discover", lines(both, grown))
+    told = fastadc_lines(compare(given.rows, given.dirty, given.rounds))
+    if sizes := [int(size) for size in given.sizes.split(",") if size]:
+        told += discover_growth_lines(growth(sizes, given.dirty))
+    show("discover", told)
 
 
 def _has_desbordante() -> bool:

@@ -2,13 +2,15 @@
 
 It may run in another environment than ours: it needs the packages desbordante, pandas and pyarrow, and nothing of this
 repository. The rules go to OUTPUT, a line each; what it cost goes to standard output as JSON. The clock starts when the
-table is in memory. No predicates across columns, no error. SHARD is its shard_length: 350 by default, 0 for one shard.
+table is in memory. No predicates across columns, no error. SHARD is its shard_length: 0 means one
+shard, 350 is its default.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from time import process_time
 
@@ -25,4 +27,4 @@ if __name__ == "__main__":
     rules = [str(rule) for rule in algorithm.get_dcs()]
     spent = process_time() - began
     Path(output).write_text("\n".join(rules), encoding="utf-8")
-    print(json.dumps({"cpu_s": spent, "rules": len(rules), "version": str(getattr(desbordante, "__version__", ""))}))
+    print(json.dumps({"cpu_s": spent, "rules": len(rules), "version": version("desbordante")}))

@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks.check import check_lines, dirty_lines
 from benchmarks.children import ROOT
 from benchmarks.detector import compare_lines, single_lines
+from benchmarks.discover import discover_growth_lines, fastadc_lines
 from benchmarks.growth import growth_lines
 from benchmarks.limits import FLAT, MEASURES, load_lines, quarters, size_lines, soak_lines
 from benchmarks.results import Line, load, number
@@ -221,6 +222,48 @@ def _soak(records: Records) -> str:
     return told + _table(head, rows)
 
 
+def _fastadc(records: Records) -> str:
+    rows = []
+    for one in records:
+        cpu, memory, _ = fastadc_lines([one])
+        told = "" if one["only_ours"] or one["only_fastadc"] else ", the same"
+        cells = [number(one[key]) for key in ("ours_s", "fastadc_s")] + [number(cpu.measured), cpu.verdict]
+        cells += [f"{one[key]:,}" for key in ("ours_mb", "fastadc_mb")] + [number(memory.measured), memory.verdict]
+        rows.append(
+            (
+                f"{one['rows']:,}",
+                str(one["shard_length"]),
+                *cells,
+                f"{one['ours_rules']} and {one['fastadc_rules']}{told}",
+            )
+        )
+    head = (
+        "rows",
+        "shard_length",
+        "weever CPU s",
+        "FastADC CPU s",
+        "ratio",
+        "",
+        "weever MB",
+        "FastADC MB",
+        "ratio",
+        "",
+        "rules",
+    )
+    return _table(head, rows) + f"\nFastADC of desbordante {records[0]['version']}.\n"
+
+
+def _discover_growth(records: Records) -> str:
+    rows = [
+        (f"{one['rows']:,}", number(one["cpu_s"]), f"{one['peak_mb']:,}", f"{one['pairs_seen']:,}", f"{one['rules']:,}",
+         "yes" if one["exact"] else "no")
+        for one in records
+    ]  # fmt: skip
+    (line,) = discover_growth_lines(records)
+    told = f"\nCPU at the most rows: {number(line.measured)} times that at the fewest ({line.goal}: {line.verdict}).\n"
+    return _table(("rows", "CPU s", "peak MB", "pairs looked at", "rules", "exact"), rows) + told
+
+
 def _in_twos(lines: Sequence[Line]) -> list[Sequence[Line]]:
     return [lines[at : at + 2] for at in range(0, len(lines), 2)]
 
@@ -237,13 +280,15 @@ _LINES: dict[str, Callable[[Records], list[Line]]] = {
     "stream-growth": stream_growth_lines,
     "stream-snapshot": lambda records: [line for line in snapshot_lines(records) if line.target is not None],
     "limits-soak": soak_lines,
+    "discover-fastadc": fastadc_lines,
+    "discover-growth": discover_growth_lines,
 }
 
 
 def _summary() -> str:
     """How many targets are met, and every one that is not."""
     kept = [(make, found) for part, make in _LINES.items() if (found := load(part))]
-    judged = [line for make, found in kept for line in make(found["records"])]
+    judged = [line for make, found in kept for line in make(found["records"]) if line.target is not None]
     missed = [line for line in judged if line.passed is False]
     told = f"{sum(line.passed is True for line in judged)} of {len(judged)} targets are met.\n"
     if not missed:
@@ -287,6 +332,8 @@ _PARTS: dict[str, Callable[[], str]] = {
     "limits-load": _shown("limits-load", _load_held),
     "limits-size": _shown("limits-size", _size),
     "limits-soak": _shown("limits-soak", _soak),
+    "discover-fastadc": _shown("discover-fastadc", _fastadc),
+    "discover-growth": _shown("discover-growth", _discover_growth),
 }
 
 if __name__ == "__main__":
