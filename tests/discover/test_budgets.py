@@ -88,6 +88,24 @@ def test_evidence_that_does_not_fit_is_left_out_and_no_rule_is_told_that_does_no
         assert {row.tobytes() for row in found.rules} == all_of_them, "what is left was counted one by one"
 
 
+@pytest.mark.parametrize("scanned", [hydra.SCANNED, -1])
+def test_rules_found_by_stages_are_all_rules_where_there_is_time(scanned: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = space_of(wide(5, 60), Options(cross=False))
+    expected = {row.tobytes() for row in hydra.find_rules(space).rules}
+    monkeypatch.setattr(hydra, "_AT_FIRST", 0.0)
+    found = hydra.find_rules(space, budget=Budget(1e9), scanned=scanned)
+    assert found.exact
+    assert {row.tobytes() for row in found.rules} == expected
+    asked = hydra.find_rules(space, budget=Budget(1e9), scanned=scanned, most=2)
+    assert asked.exact
+    assert {row.tobytes() for row in asked.rules} == {row for row in expected if sum(row) <= 2}
+    monkeypatch.setattr(hydra, "_BY_STAGE", 0.0)
+    nothing = hydra.find_rules(space, budget=Budget(1e9), scanned=scanned)
+    assert nothing.most == 0
+    assert nothing.limited
+    assert not nothing.exact
+
+
 class _Tight(Budget):
     """Room for a thousand evidences."""
 

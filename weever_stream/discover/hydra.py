@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -39,8 +39,8 @@ LISTED = 400_000_000
 """Pairs at most that one set may take to settle."""
 _STEP, _COMPARED = 1 << 23, 1 << 27
 """Pairs, and pairs times comparisons, between two looks at the clock."""
-_SHALLOWER = (6, 5, 4, 3, 2, 1)
-"""Predicates of a rule at most, where a search for more takes too long."""
+_AT_FIRST, _BY_STAGE = 0.3, 0.5
+"""Shares of the time for a search of all rules, and for each stage where that is not enough."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,10 @@ def find_rules(
         return Outcome(nothing, evidence, evidence.outcomes(), True, most, 0, complete=True)
     evidence = evidence_within(space, budget)
     if space.rows * (space.rows - 1) // 2 <= scanned and scan(space, evidence, budget.share(0.3), tell):
-        rules, reached, done = _inverted(space, evidence, most, budget, tell)
+        rules, reached = _of_all_pairs(space, evidence, most, budget, tell)
         rules, left = without_implied_in_time(space, rules, budget.go_on)
-        exact = done and reached == most and not left
         limited = reached != most or bool(left)
-        return Outcome(rules, evidence, evidence.outcomes(), exact, reached, 0, complete=True, limited=limited)
+        return Outcome(rules, evidence, evidence.outcomes(), not limited, reached, 0, complete=True, limited=limited)
     found = _hydra(space, evidence_within(space, budget), most, sample, seed, budget, tell, listed)
     return found if not found.undecided else _with_those_that_hold(space, found, budget, tell)
 
@@ -184,53 +183,96 @@ def complete(
     budget: Budget,
     tell: Progress,
 ) -> Outcome:
-    """Inverts evidence and checks the candidates until nothing changes."""
-    rounds, reached = 0, most
-    while True:
+    """Inverts evidence and checks the candidates until nothing changes.
+
+    Where there is no time or room for all candidates, first those of one predicate, then of two, and so on: what has
+    been settled by the end are all rules of so many predicates, and some of one more.
+    """
+    best = rules = waiting = np.zeros((0, len(space.predicates)), np.bool_)
+    rounds, depth, reached = 0, most, most
+    staged = finished = False
+    while not finished:
         rounds += 1
-        rules, reached, done = _inverted(space, evidence, reached, budget, tell)
+        part = budget.share(_BY_STAGE if staged else _AT_FIRST)
+        found = _search(space, _inversion(space, evidence, part), depth, most, part, tell)
         # A candidate and its exchange stand or fall together, and trivial ones need no look at the data.
-        rules, left = without_implied_in_time(space, rules, budget.go_on)
+        rules, left = without_implied_in_time(space, found.rules, budget.go_on)
         waiting = completion.open(rules)
-        if not len(waiting) or not budget.go_on() or evidence.full:
+        done = found.done and not left
+        if done and not len(waiting):
+            best, reached = rules, most if found.whole else found.most
+            finished = found.whole or not staged
+            depth = reached + 1 if staged and reached is not None else depth
+        elif not budget.go_on() or evidence.full or (staged and not done):
             break
-        tell(f"checking {len(waiting):,} candidates, round {rounds}", 0, 0)
-        known = evidence.distinct
-        completion.settle(waiting)
-        if evidence.distinct == known and len(completion.open(waiting)) == len(waiting):
-            break  # what is left takes more time than there is
-    if len(waiting):
-        names = {row.tobytes() for row in waiting}
-        rules = rules[[row.tobytes() not in names for row in rules]]
-    exact = done and reached == most and not len(waiting) and not left
-    limited = reached != most or bool(left)
+        elif not done:
+            staged, depth, reached = True, 1, 0
+        else:
+            tell(f"checking {len(waiting):,} candidates, round {rounds}", 0, 0)
+            known = evidence.distinct
+            completion.settle(waiting)
+            if evidence.distinct == known and len(completion.open(waiting)) == len(waiting):
+                break  # what is left takes more time than there is
+    if not finished:
+        names = {row.tobytes() for row in (*waiting, *best)}
+        best = np.concatenate([best, rules[[row.tobytes() not in names for row in rules]]])
+        if not staged and not found.done:
+            reached = 0
+    limited = reached != most
+    exact = finished and not limited
     return Outcome(
-        rules, evidence, sampled, exact, reached, len(waiting), False, rounds, limited, evidence.full, waiting
+        best, evidence, sampled, exact, reached, len(waiting), False, rounds, limited, evidence.full, waiting
     )
 
 
-def _inverted(
-    space: Space, evidence: Evidence, most: int | None, budget: Budget, tell: Progress
-) -> tuple[NDArray[np.bool_], int | None, bool]:
-    """The minimal rules of the evidence, of fewer predicates where there is no time for all; and whether it ended."""
+class _Inverted(NamedTuple):
+    """Rules of the evidence, and how far they are all."""
+
+    rules: NDArray[np.bool_]
+    done: bool
+    """Whether these are all of up to `most` predicates."""
+    most: int
+    whole: bool
+    """Whether there are none of more predicates, or none that are asked for."""
+
+
+def _inversion(space: Space, evidence: Evidence, budget: Budget) -> Inversion:
     outcomes, _ = evidence.outcomes()
-    search = Inversion(space, outcomes, budget.depth(len(outcomes)))
-    deepest = len(space.comparisons) if most is None else most
-    tries = [most, *(depth for depth in _SHALLOWER if depth < deepest)]
+    return Inversion(space, outcomes, budget.depth(len(outcomes)))
+
+
+def _search(
+    space: Space, search: Inversion, depth: int | None, most: int | None, budget: Budget, tell: Progress
+) -> _Inverted:
+    """The minimal rules of up to `depth` predicates, of `most` that are asked for: as many as time and room allow."""
+    search.start(depth)
     room = budget.rules(len(space.predicates))
-    partial: list[NDArray[np.bool_]] = []
-    for at, depth in enumerate(tries):
-        part = budget.share(0.3 if at + 1 < len(tries) else 1.0)
-        search.start(depth)
-        found, rules = [np.zeros((0, len(space.predicates)), np.bool_)], 0
-        while not search.done and part.go_on() and rules <= room:
-            tell(f"inverting evidence, {rules:,} candidates", 0, 0)
-            found.append(search.step())
-            rules += len(found[-1])
-        if search.done:
-            # A search that was never cut has found all there are, however few predicates it asked for.
-            reached = most if not search.cut or search.most == min(deepest, len(space.comparisons)) else search.most
-            return np.concatenate([*partial, *found]), reached, True
-        # Rules of a corner of the search: some are kept, but the shorter ones are worth more.
-        partial = [np.concatenate([*partial, *found])[: room // 4]]
-    return np.concatenate([*partial, *found]), tries[-1], False
+    found, rules = [np.zeros((0, len(space.predicates)), np.bool_)], 0
+    while not search.done and budget.go_on() and rules <= room:
+        tell(f"inverting evidence, {rules:,} candidates", 0, 0)
+        found.append(search.step())
+        rules += len(found[-1])
+    asked = len(space.comparisons) if most is None else min(most, len(space.comparisons))
+    # A search that was never cut has found all there are, however few predicates it asked for.
+    return _Inverted(np.concatenate(found), search.done, search.most, not search.cut or search.most == asked)
+
+
+def _of_all_pairs(
+    space: Space, evidence: Evidence, most: int | None, budget: Budget, tell: Progress
+) -> tuple[NDArray[np.bool_], int | None]:
+    """The minimal rules where all pairs were seen, and of how many predicates they are all."""
+    search = _inversion(space, evidence, budget)
+    some = budget.rules(len(space.predicates)) // 4
+    first = _search(space, search, most, most, budget.share(_AT_FIRST), tell)
+    if first.done:
+        return first.rules, most if first.whole else first.most
+    best, reached = first.rules[:some], 0
+    while budget.go_on():
+        found = _search(space, search, reached + 1, most, budget.share(_BY_STAGE), tell)
+        if not found.done:
+            return np.concatenate([best, found.rules[:some]]), reached
+        # Those of a corner of a deeper search hold too, but the shorter ones are worth more.
+        best, reached = np.concatenate([found.rules, first.rules[:some]]), found.most
+        if found.whole:
+            return best, most
+    return best, reached

@@ -400,7 +400,8 @@ def notes_on(space: Space, outcome: Outcome, error: float) -> Iterator[str]:
     if outcome.full:
         yield f"there was no room for more than {outcome.evidence.distinct:,} kinds of pairs of rows (memory, time)"
     if outcome.limited and outcome.most is not None:
-        yield f"rules of more than {outcome.most} predicates were not all looked for: no time or no room"
+        many = f"of more than {outcome.most} predicate{'s' * (outcome.most != 1)} " if outcome.most else ""
+        yield f"rules {many}were not all looked for: no time or no room"
     if outcome.undecided:
         yield f"{outcome.undecided:,} candidates hold on the sample and were left out: no time to check them"
     elif not outcome.exact and not error:
