@@ -7,8 +7,11 @@ generous: the machine may be busy, and a step between two looks at the clock may
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from time import process_time
 
 import numpy as np
@@ -26,6 +29,7 @@ from weever_stream.discover.predicates import Options, space_of
 from weever_stream.errors import DataError
 
 SECONDS = 0.5
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -160,6 +164,27 @@ def test_memory_limits_what_is_held(memory: str) -> None:
     assert (limit.depth(kept) + 1) ** 2 * kept / 8 < bytes_of(memory)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("error", [0.0, 0.01])
+def test_a_process_takes_no_more_memory_than_it_may(error: float) -> None:
+    """300 columns of 2,000 rows have two million kinds of pairs: gigabytes, if all were kept."""
+    program = f"""
+import resource
+from tests.discover.test_budgets import wide
+from weever_stream.discover import discover
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+small, table = wide(4, 30), wide(300, 2000)
+discover(small, cross=False, error=0.01)
+discover(small, cross=False, max_predicates=2)
+before = peak()
+found = discover(table, cross=False, seconds=20, memory="300MB", error={error}, top=5)
+assert not found.exact
+print(peak() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert 20_000 < int(done.stdout) < 300_000, "kilobytes"
+
+
 def test_sizes_are_written_as_people_write_them() -> None:
     assert [bytes_of(one) for one in ("2GB", "1.5 g", "512MiB", "100", 7)] == [2 * 10**9, 15 * 10**8, 512 << 20, 100, 7]
     for wrong in ("", "lots", "-2GB", "0"):
@@ -167,9 +192,9 @@ def test_sizes_are_written_as_people_write_them() -> None:
             bytes_of(wrong)
 
 
-def test_a_container_has_less_than_its_machine(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_has_less_than_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = default_memory()
-    limit = tmp_path / "memory.max"  # type: ignore[operator]
+    limit = tmp_path / "memory.max"
     limit.write_text(str(1 << 30))
     monkeypatch.setattr(budget, "_CGROUPS", (str(limit),))
     assert default_memory() == min(machine, 1 << 28)
@@ -207,8 +232,8 @@ def test_odd_tables_end_and_are_told_of(table: Callable[[], pa.Table], told: str
         assert not found.notes
 
 
-def test_the_command_takes_a_size_and_refuses_what_is_none(capfd: pytest.CaptureFixture[str], tmp_path: object) -> None:
-    path = tmp_path / "a.csv"  # type: ignore[operator]
+def test_the_command_takes_a_size_and_refuses_what_is_none(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
     path.write_text("a,b\n1,2\n2,2\n")
     assert cli(["discover", str(path), "--memory", "300MB"]) == 0
     assert cli(["discover", str(path), "--memory", "much"]) == 3
