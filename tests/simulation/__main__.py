@@ -6,18 +6,17 @@ import argparse
 import faulthandler
 import sys
 import time
-from collections.abc import Iterable, Iterator
 from itertools import chain
-from pathlib import Path
 
-from tests.simulation.broken import FAULTS
-from tests.simulation.kept import FOLDER, forget, keep, kept, under_way
-from tests.simulation.run import Ran, found_by, run_all, run_one
+from tests.simulation import broken
+from tests.simulation.kept import FOLDER, forget, keep, kept
+from tests.simulation.plan import FAULTS
+from tests.simulation.run import Ran, found_by, run_jobs, run_noted, run_one
 
 COMMAND = "python -m tests.simulation"
 SHOWN = (
-    "the driver is killed", "a worker is killed", "queries failed", "tasks tried again", "a task runs twice",
-    "a task goes on after its end", "files damaged", "a state is damaged", "damage refused", "files collected",
+    *FAULTS, "a rule goes", "a rule comes", "a rule becomes", "a rule is spread", "files damaged", "damage refused",
+    "files collected", "tasks tried again", "queries failed", "starts cut off", "starts failed",
 )  # fmt: skip
 
 
@@ -32,11 +31,13 @@ def main() -> int:
     if again:
         print(f"first the {len(again)} that failed before ({FOLDER})")
     until = time.monotonic() + options.seconds if options.seconds else float("inf")
-    with under_way() as note:
-        seeds = chain(again, range(options.seed, options.seed + options.runs))
-        ran = run_all(_noted(seeds, note), until, _Progress())
+    seeds = chain(again, range(options.seed, options.seed + options.runs))
+    if options.jobs > 1:
+        ran = run_jobs(seeds, options.jobs, until, _Progress())
+    else:
+        ran = run_noted(seeds, until, _Progress())
     print(ran.line())
-    print(", ".join(f"{name}: {ran.struck[name]}" for name in SHOWN))
+    print("in 1,000 runs: " + ", ".join(f"{name}: {1000 * ran.struck[name] / max(ran.runs, 1):.0f}" for name in SHOWN))
     for seed in set(again) & set(ran.passed):
         forget(seed)
     for seed, story in ran.failed.items():
@@ -48,16 +49,11 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
     parser.add_argument("--runs", type=int, default=1000, help="how many seeds")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32, help="the first; by default a new one")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes share the seeds")
     parser.add_argument("--seconds", type=float, help="how long at most")
     parser.add_argument("--trace", action="store_true", help="run the one seed, and print every event")
     parser.add_argument("--broken", action="store_true", help="put faults into the product, and see that each is found")
     return parser.parse_args()
-
-
-def _noted(seeds: Iterable[int], note: Path) -> Iterator[int]:
-    for seed in seeds:
-        note.write_text(str(seed))
-        yield seed
 
 
 def _traced(seed: int) -> int:
@@ -73,7 +69,7 @@ def _traced(seed: int) -> int:
 
 def _broken(seed: int, runs: int) -> int:
     missed = 0
-    for name, fault in FAULTS.items():
+    for name, fault in broken.FAULTS.items():
         found = found_by(fault, range(seed, seed + runs))
         missed += found is None
         print(f"{name}: {f'not found by {runs} seeds' if found is None else f'found by seed {found}'}", flush=True)
@@ -88,10 +84,10 @@ class _Progress:
 
     def __call__(self, ran: Ran) -> None:
         if len(ran.failed) > self._failed:
+            for seed in list(ran.failed)[self._failed :]:
+                keep(seed)
+                print(f"seed {seed} fails", flush=True)
             self._failed = len(ran.failed)
-            seed = list(ran.failed)[-1]
-            keep(seed)
-            print(f"seed {seed} fails", flush=True)
         if time.monotonic() - self._last > 5:
             self._last = time.monotonic()
             print(ran.line(), flush=True)

@@ -6,7 +6,7 @@ put in for a block and taken out again; nothing on the disk changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,10 +23,13 @@ from weever_stream.state import inspect
 from weever_stream.state.keeper import Keeper
 from weever_stream.state.manifest import Manifest
 from weever_stream.state.store import RunStore, StoredFile
-from weever_stream.stream import work
+from weever_stream.stream import revising, work
 from weever_stream.stream.messages import Message
 from weever_stream.stream.operator import unpacker
 from weever_stream.stream.progress import Ledger, ShardTally
+from weever_stream.stream.query import ONE_BATCH, WHAT_IS_THERE
+from weever_stream.stream.setup import Setup
+from weever_stream.stream.work import ShardWork
 
 __all__ = ["FAULTS"]
 
@@ -175,6 +178,68 @@ def _order_of_arrival() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _retry_does_nothing() -> Iterator[None]:
+    apply, done = ShardWork.apply, set[tuple[int, int, int]]()
+
+    def once(self: ShardWork, shard: int, batch: int, state: bytes | None, bodies: Sequence[bytes]) -> Any:
+        task = (id(self), shard, batch)
+        again = task in done
+        done.add(task)
+        return apply(self, shard, batch, state, [] if again else bodies)
+
+    with mock.patch.object(ShardWork, "apply", once):
+        yield
+
+
+@contextmanager
+def _tallies_forgotten() -> Iterator[None]:
+    begin = Ledger.__init__
+
+    def anew(self: Ledger, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        self.shards = {}
+
+    with mock.patch.object(Ledger, "__init__", anew):
+        yield
+
+
+@contextmanager
+def _ended_stay_open() -> Iterator[None]:
+    with mock.patch.object(ShardWork, "_closed", return_value=()):
+        yield
+
+
+@contextmanager
+def _drops_forgotten_while_filling() -> Iterator[None]:
+    with mock.patch.object(Setup, "awaited", return_value=0):
+        yield
+
+
+@contextmanager
+def _filled_from_the_past() -> Iterator[None]:
+    position = revising._position
+
+    def earlier(context: Any) -> Any:
+        found = position(context)
+        return found and {"units": max(found["units"] - 1, 0)}
+
+    with mock.patch.object(revising, "_position", earlier):
+        yield
+
+
+@contextmanager
+def _not_finished_before(what: str) -> Iterator[None]:
+    finish = revising.finish
+
+    def hastily(context: Any, noted: Any, trigger: str) -> None:
+        if trigger != what:
+            finish(context, noted, trigger)
+
+    with mock.patch.object(revising, "finish", hastily):
+        yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "retired files are deleted one batch early": _deleted_one_batch_early,
     "pairs that moved are not set off": _no_netting,
@@ -188,4 +253,11 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "retired files are collected": _gc_takes_retired_files,
     "rows that died in a file come back": _dead_rows_come_back,
     "published counts never fall": _counts_added_up,
+    "a task that is tried again does nothing": _retry_does_nothing,
+    "a restart forgets what shards have told": _tallies_forgotten,
+    "violations of ended rules stay open": _ended_stay_open,
+    "drops are forgotten while a rule is filled": _drops_forgotten_while_filling,
+    "rules are filled from an older table": _filled_from_the_past,
+    "a planned batch is run with new rules": lambda: _not_finished_before(ONE_BATCH),
+    "a rule comes again before it is closed": lambda: _not_finished_before(WHAT_IS_THERE),
 }

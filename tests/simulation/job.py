@@ -128,12 +128,12 @@ class Lane:
         random, sent = self._chance.random, list[tuple[int, bytes]]()
         at = 0
         while at < rows.num_rows:
-            n = random.randint(1, 6)
+            n = random.randint(1, 2)
             for made in filler(setup, generation)(rows.slice(at, n).combine_chunks().to_batches()):
                 sent += zip(made.column("shard").to_pylist(), made.column("body").to_pylist(), strict=True)
             at += n
         random.shuffle(sent)
-        counts, n = Counter(shard for shard, _ in sent), random.choice((1, 2, 64))
+        counts, n = Counter(shard for shard, _ in sent), random.choice((1, 1, 64))
         for at in range(0, len(sent), n):
             if self._chance.strikes("the lane cannot be written"):
                 raise OSError("No space left on device")
@@ -146,14 +146,15 @@ class Lane:
         self.files[f"r{file.revision:05d}-{self._made}"] = file
         die(self._chance, "a file of the lane is there")
 
-    def next(self, checkpoint: Checkpoint) -> tuple[str, ...]:
-        """What the next batch reads: some files, those of earlier revisions first."""
+    def next(self, checkpoint: Checkpoint, *, hurry: bool) -> tuple[str, ...]:
+        """What the next batch reads: some files, those of earlier revisions first. `hurry`: there is nothing else."""
         read = {name for names in checkpoint.lane for name in names}
         new = [name for name in self.files if name not in read]
         if not new:
             return ()
         self._chance.random.shuffle(new)
-        return tuple(sorted(new, key=lambda name: self.files[name].revision)[: self._chance.random.choice((1, 4))])
+        n = self._chance.random.choice((1, 1, 4) if hurry else (0, 1, 1, 4))
+        return tuple(sorted(new, key=lambda name: self.files[name].revision)[:n])
 
     def waiting(self, checkpoint: Checkpoint) -> list[_File]:
         """Files that no committed batch has read."""

@@ -62,18 +62,18 @@ FAULTS: Mapping[str, float] = {
     "a worker is killed": 0.1,
     "a task fails half way": 0.06,
     "a task runs twice": 0.2,
-    "a file cannot be written": 0.08,
+    "a file cannot be written": 0.15,
     "a file is written and told as failed": 0.08,
-    "a file cannot be deleted": 0.3,
+    "a file cannot be deleted": 0.7,
     "a sink fails": 0.04,
     "a file is damaged": 0.3,
     "a state is damaged": 0.06,
     "a worker is lost": 0.1,
     "the job is restarted": 0.1,
-    "files are collected": 0.05,
-    "a task goes on after its end": 0.04,
-    "the rules change": 0.3,
-    "the lane cannot be written": 0.1,
+    "files are collected": 0.06,
+    "a task goes on after its end": 0.03,
+    "the rules change": 0.5,
+    "the lane cannot be written": 0.3,
 }
 """How often each strikes where it can, in a world that knows it."""
 
@@ -92,9 +92,9 @@ class Size:
 
 
 SIZES = (
-    Size(0.84, (1,), (1, 1, 2), (2, 6), (1, 1, 1, 2, 2, 3), (2, 3, 6), (1, 4)),
-    Size(0.12, (1, 1, 2), (1, 2, 2, 3), (3, 10), (2, 3, 4), (3, 6), (2, 8)),
-    Size(0.04, (1, 2, 3), (2, 3, 4), (3, 14), (4, 5, 8), (3, 6, 12), (3, 12)),
+    Size(0.88, (1,), (1, 1, 2), (2, 6), (1, 2, 2), (2, 3, 6), (1, 4)),
+    Size(0.09, (1, 1, 2), (1, 2, 2, 3), (3, 10), (2, 3, 4), (3, 6), (2, 8)),
+    Size(0.03, (1, 2, 3), (2, 3, 4), (3, 14), (4, 5, 8), (3, 6, 12), (3, 12)),
 )
 
 
@@ -165,7 +165,7 @@ def draw(random: Random) -> Plan:
         inline_bytes=random.choice((0, 0, 0, 3000, 1 << 20)),
         retain_batches=random.choice((1, 2, 2, 3)),
         remember_drops=random.choice(dialect.remember),
-        batches=random.choice(size.batches) + changing,
+        batches=random.choice(size.batches) + changing * random.choice((1, 2)),
         changes=random.choice(size.changes),
         sizes=(random.choice((0, 0, 2, 5)), random.choice((2, 4, 9)), random.choice((2, 1 << 16, 1 << 16))),
         weather=weather,

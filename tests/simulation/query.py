@@ -95,7 +95,7 @@ class Query:
 
     def _plan_batch(self) -> bool:
         ready, begin = len(self._feed.units), self._checkpoint.position(self._checkpoint.committed)
-        sent = self._lane.next(self._checkpoint)
+        sent = self._lane.next(self._checkpoint, hurry=ready == begin)
         if ready == begin and not sent:
             return False
         part = ready > begin and self._chance.random.random() < 0.3
@@ -128,7 +128,7 @@ class Query:
         changes = [(kind, at, {name: row.get(name) for name in self._read}) for kind, at, row in changes]
         if random.random() < 0.6:
             changes = random.sample(changes, len(changes))
-        cuts = sorted({0, len(changes), *random.choices(range(len(changes)), k=random.choice((0, 0, 1, 2)))})
+        cuts = sorted({0, len(changes), *random.choices(range(len(changes)), k=random.choice((0, 0, 0, 1, 2)))})
         bodies: dict[int, list[bytes]] = {}
         for begin, end in pairwise(cuts):
             for shard, message in self._router.route(change_frame(changes[begin:end], self.setup.columns)):

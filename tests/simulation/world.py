@@ -85,9 +85,11 @@ class World:
         """Whether there is anything that an event could strike: a world has only so many faults."""
         if event == "a file is damaged":
             return bool(self._undamaged())
-        if event in ("a state is damaged", "files are collected", "a task goes on after its end"):
-            return bool(self.checkpoint.states)
-        return True
+        if event == "a task goes on after its end":
+            return bool(self.late)
+        if event == "the rules change":
+            return self.checkpoint.committed >= 0
+        return event not in ("a state is damaged", "files are collected") or bool(self.checkpoint.states)
 
     def finish(self) -> None:
         """Reads the feed to its end, with nothing striking any more, and looks at everything."""
@@ -171,10 +173,9 @@ class World:
 
     def meanwhile(self) -> None:
         """Between the steps of a batch others are at work, too."""
-        if self.chance.strikes("files are collected"):
-            self.collect_files()
-        if self.chance.strikes("a task goes on after its end"):
-            self.run_a_late_task()
+        for name in ("files are collected", "a task goes on after its end"):
+            if self._possible(name) and self.chance.strikes(name):
+                self.events[name]()
 
     def restart(self) -> None:
         """A new query: nothing is cached. A start that fails is tried again, maybe with other rules."""
@@ -208,10 +209,9 @@ class World:
 
     def run_a_late_task(self) -> None:
         """A task of the last batch that was run goes on although it is over."""
-        if self.late:
-            task = self.chance.random.choice(self.late)
-            self.chance.tell(f"late task of shard {task.shard}, batch {task.batch}")
-            self.query.cluster.run_late(task)
+        task = self.chance.random.choice(self.late)
+        self.chance.tell(f"late task of shard {task.shard}, batch {task.batch}")
+        self.query.cluster.run_late(task)
 
     def collect_files(self) -> None:
         """Deletes what no manifest names, as `weever state gc` does."""

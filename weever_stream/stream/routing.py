@@ -79,7 +79,7 @@ class Router:
 
     def _visits(self, rows: pa.Table, kind: Ints) -> Ints:
         """n x 4: row, shard, family, role."""
-        known = np.isin(kind, (DROP, PUT_KNOWN, PUT_ANYWHERE))
+        known = (kind == DROP) | (kind == PUT_KNOWN) | (kind == PUT_ANYWHERE)
         where = np.flatnonzero(known).astype(np.int32)
         if not len(where) or not self._families:
             return np.empty((0, 4), np.int64)

@@ -190,7 +190,9 @@ class ShardWork:
         if message.drops.num_rows:
             replaced, only = (message.drops.column(name).to_numpy() for name in (ROW, ONLY))
             mine_too = (only < 0) | (only == family.generation)
-            gone = np.flatnonzero(mine_too & ((replaced < 0) | ~np.isin(replaced, row)))
+            here = np.zeros(message.rows.num_rows + 1, np.bool_)  # the last is for -1, which is never here
+            here[row] = True
+            gone = np.flatnonzero(mine_too & ~here[replaced])
             dropped = message.drops.take(as_arrow(gone))
             table = pa.concat_tables([table, _key_only(dropped, schema)])
             order = np.concatenate([order, 2 * dropped.column(SEQUENCE).to_numpy()])
