@@ -227,9 +227,10 @@ class _Agreeing:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        rows = np.arange(space.rows)
-        if space.rows > _ROWS:
-            rows = np.sort(np.random.default_rng(0).choice(space.rows, _ROWS, replace=False))
+        here = space.codes.shape[1]  # of a table in parts a sample
+        rows = np.arange(here)
+        if here > _ROWS:
+            rows = np.sort(np.random.default_rng(0).choice(here, _ROWS, replace=False))
         own = {one.left.name: program[0] for one, program in _own(space)}
         self._codes = {name: space.codes[at, rows].astype(np.int64) for name, at in own.items()}
         self._total = float(space.rows) * (space.rows - 1)

@@ -18,7 +18,7 @@ worker and on the driver, and the distinct evidences.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,7 +86,7 @@ def discover(
     try:
         say("comparing columns", 0, 1)
         some = _space(table, options, seed)
-        space = _Whole(some.comparisons, some.codes, some.programs, some.exact, some.skipped, table.rows)
+        space = _Whole(**{field.name: getattr(some, field.name) for field in fields(some)}, size=table.rows)
         part = budget.share(_SAMPLED)
         outcome = find_rules(some, most=max_predicates, sample=sample, seed=seed, budget=part, tell=say)
         if table.rows > 1 and space.predicates:
