@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["ROOT", "Spent", "call", "command", "peak_memory", "say"]
+__all__ = ["ROOT", "Spent", "call", "command", "forget_peak", "peak_memory", "say"]
 
 ROOT = Path(__file__).resolve().parent.parent
 """The root of the repository: commands run here, so that this tree's weever is the one that is measured."""
@@ -57,11 +57,19 @@ def command(line: Sequence[str | Path], *, expect: Sequence[int] = (0,)) -> Spen
 
 
 def peak_memory() -> int:
-    """Megabytes that this process has held at most, by the kernel's high-water mark of its own memory."""
+    """Megabytes that this process has held at most, by the kernel's high-water mark of its own memory.
+
+    Not `ru_maxrss` of getrusage: a child begins with its parent's, and a small child of a large parent never grows.
+    """
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024 // _MEGABYTE
     raise RuntimeError("the kernel does not tell the peak of memory (no VmHWM)")
+
+
+def forget_peak() -> None:
+    """Sets the high-water mark to what is held now: what came before, compiling as a rule, is not measured."""
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 def say(text: str) -> None:
