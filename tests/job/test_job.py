@@ -107,3 +107,39 @@ def test_durations_are_written_with_their_unit(text: str, seconds: float):
 def test_other_durations_are_refused(text: str):
     with pytest.raises(ValueError, match="unit"):
         duration(text)
+
+
+def test_learning_is_asked_for_and_has_small_defaults():
+    assert job_of(read_rules_text(RULES + SOURCE + STATE)).learn is None
+    learn = job_of(read_rules_text(RULES + SOURCE + STATE + "learn: {}\n")).learn
+    assert learn is not None
+    assert (learn.columns, learn.max_predicates, learn.cross, learn.order_text) == (None, 4, False, False)
+    assert (learn.error, learn.sinks, learn.every) == (None, [], None)
+
+
+@pytest.mark.parametrize(
+    ("learn", "place", "said"),
+    [
+        ("{colums: [a]}", "job.yaml:7:9", "did you mean columns?"),
+        ("{columns: []}", "job.yaml:7:18", "at least 1 item"),
+        ("{columns: [a, b, a]}", "job.yaml:7:18", "names a twice"),
+        ("{max_predicates: 0}", "job.yaml:7:25", "greater than or equal to 1"),
+        ("{error: 1.0}", "job.yaml:7:16", "less than 1"),
+        ("{every: soon}", "job.yaml:7:16", "10 seconds"),
+        ("{sinks: [{kind: files, path: x}]}", "job.yaml:7:17", "one of delta, kafka"),
+        ("{sinks: [{kind: delta, path: x, tables: [log]}]}", "job.yaml:7:40", "the fields are kind, path"),
+        ("{sinks: [{kind: kafka, servers: x, topc: t}]}", "job.yaml:7:43", "did you mean topic?"),
+    ],
+)
+def test_a_mistake_under_learn_is_told_with_its_place(learn: str, place: str, said: str):
+    told = refused(RULES + SOURCE + STATE + f"learn: {learn}\n")
+    assert place in told
+    assert said in told
+
+
+def test_a_sink_of_learned_rules_brings_its_connector_and_hides_its_secrets():
+    learn = "learn: {sinks: [{kind: kafka, servers: b, topic: t, options: {kafka.sasl.jaas.config: '${env:JAAS}'}}]}\n"
+    job = job_of(read_rules_text(RULES + SOURCE + STATE + learn).resolve({"JAAS": "s3cret"}))
+    assert job.connectors == {"delta", "kafka"}
+    assert "jaas" in str(job.settings["spark.redaction.regex"])
+    assert "s3cret" not in repr(job)

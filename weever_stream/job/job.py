@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from weever_stream.errors import Place, RuleError, RuleErrors, did_you_mean
-from weever_stream.job import alerts, options
+from weever_stream.job import alerts, learning, options
 from weever_stream.job.alerts import AlertOptions, alert_options
+from weever_stream.job.learning import learn_options
 from weever_stream.job.options import State, duration, sink_options, source_options
 from weever_stream.job.routes import Route, routes_of
 from weever_stream.rules.file import read_rules
@@ -50,12 +51,13 @@ class Job:
     trigger: str | None = None
     metrics: options.Metrics = field(default_factory=options.Metrics)
     alerts: tuple[AlertOptions, ...] = ()
+    learn: learning.Learn | None = None
+    """Which rules it looks for itself; None: none."""
 
     @property
     def connectors(self) -> frozenset[str]:
         """The connectors that Spark needs for it."""
-        letters = self.source.rejects.sink
-        kinds = {self.source.kind, *(sink.kind for sink in self.sinks), *([letters.kind] if letters else [])}
+        kinds = {self.source.kind, *(sink.kind for sink in self._written)}
         return frozenset({"quarantine": "delta"}.get(kind, kind) for kind in kinds) & {"delta", "kafka"}
 
     @property
@@ -74,11 +76,16 @@ class Job:
     @property
     def _hidden(self) -> set[str]:
         """The names of settings and connector options whose values came from references."""
-        letters = self.source.rejects.sink
         parts = [self.file.spark, self.source.options]
-        parts += [getattr(sink, "options", {}) for sink in (*self.sinks, *([letters] if letters else []))]
+        parts += [getattr(sink, "options", {}) for sink in self._written]
         names = {name for part in parts for name, value in part.items() if isinstance(value, Secret)}
         return {name.removeprefix("spark.hadoop.") for name in names}  # as Hadoop's own list of settings has them
+
+    @property
+    def _written(self) -> list[Any]:
+        """All that is written to: sinks of violations, of rejected records, of learned rules."""
+        letters = self.source.rejects.sink
+        return [*self.sinks, *([letters] if letters else []), *(self.learn.sinks if self.learn else [])]
 
     @property
     def routes(self) -> list[Route]:
@@ -119,6 +126,7 @@ def job_of(file: RuleFile) -> Job:
     source = _checked("Source", source_options, file.source, file.node("source"), errors)
     state = _checked("", _STATE, file.state, file.node("state"), errors)
     metrics = _checked("Metrics", _METRICS, file.metrics, file.node("metrics"), errors)
+    learn = _checked("Learn", learn_options, file.learn, file.node("learn"), errors)
     node = file.node("sinks")
     sinks = [
         _checked("Sink", sink_options, sink, node.child(number) if node else None, errors)
@@ -135,7 +143,7 @@ def job_of(file: RuleFile) -> Job:
             errors.append(RuleError(str(error), place=_place(file, "trigger")))
     RuleErrors.raise_all(errors)
     sinks = sinks or [options.ConsoleSink(kind="console")]
-    return Job(file, source, tuple(sinks), state, file.trigger, metrics or options.Metrics(), tuple(told))
+    return Job(file, source, tuple(sinks), state, file.trigger, metrics or options.Metrics(), tuple(told), learn)
 
 
 def _unsplittable(source: Any, sinks: Sequence[Any], node: Node | None) -> list[RuleError]:
@@ -221,7 +229,7 @@ def _told(part: str, finding: Any, value: Any, node: Node | None) -> RuleError:
     if kind == "extra_forbidden" and (named := _key_node(node, finding["loc"])) is not None:
         where = named.place()
     if kind == "extra_forbidden":
-        known = _fields(part, value)
+        known = _fields(part, value, finding["loc"])
         return RuleError(
             f"there is no field `{last}` here", place=where, hint=did_you_mean(last, known) or _list(known)
         )
@@ -242,8 +250,12 @@ def _key_node(node: Node | None, steps: Sequence[str | int]) -> Node | None:
     return node.value[last][0] if node is not None and isinstance(node.value, dict) and last in node.value else None
 
 
-def _fields(part: str, value: Any) -> list[str]:
+def _fields(part: str, value: Any, steps: Sequence[str | int]) -> list[str]:
     """The fields of the model that a mapping is of: `kind` and the part of the file name it."""
+    if part == "Learn":
+        to_kafka = steps[0] == "sinks" and "kafka" in steps
+        model = options.KafkaSink if to_kafka else learning.EventsTable if steps[0] == "sinks" else learning.Learn
+        return list(model.model_fields)
     kind = str(value.get("kind", "")) if isinstance(value, dict) else ""
     module = alerts if part == "Alert" else options
     model = getattr(module, kind.capitalize() + part, State)

@@ -36,7 +36,7 @@ __all__ = ["MAX_RULES", "RuleFile", "content_of", "read_rules", "read_rules_text
 
 MAX_RULES = 20_000
 """Of one file, a dependency counted once for each of its dependents."""
-_VALUES = ("source", "sinks", "alerts", "metrics", "state", "spark", "version")
+_VALUES = ("source", "sinks", "alerts", "metrics", "state", "learn", "spark", "version")
 """The fields that hold values and not texts of the rule language."""
 
 
@@ -53,6 +53,7 @@ class RuleFile:
     alerts: tuple[Mapping[str, Any], ...] = ()
     metrics: Mapping[str, Any] | None = None
     state: Mapping[str, Any] | None = None
+    learn: Mapping[str, Any] | None = None
     trigger: str | None = None
     spark: Mapping[str, Any] = field(default_factory=dict)
     path: str | None = None
@@ -104,14 +105,14 @@ class RuleFile:
                 yield f"`{part}` names", name, node.place_of(name) if node else _place_of_file(self.path)
 
     def resolve(self, environ: Mapping[str, str]) -> RuleFile:
-        """The file with `${env:NAME}` and `${file:/path}` filled in under source, sinks, alerts, metrics, state, spark.
+        """The file with `${env:NAME}` and `${file:/path}` filled in under source, sinks, state, learn, spark and others.
 
         Values that hold a reference become `Secret`s. Raises all that are missing, with their places.
         """
         errors: list[RuleError] = []
         parts = {
             name: resolved(getattr(self, name), environ, self._root and self._root.child(name), errors)
-            for name in ("source", "sinks", "alerts", "metrics", "state", "spark")
+            for name in ("source", "sinks", "alerts", "metrics", "state", "learn", "spark")
         }
         RuleErrors.raise_all(errors)
         return replace(self, **parts)
@@ -232,6 +233,7 @@ def _read_root(root: Node, document: Document) -> RuleFile:
         alerts=tuple(model.alerts),
         metrics=model.metrics,
         state=model.state,
+        learn=model.learn,
         trigger=model.trigger,
         spark=model.spark,
         path=document.name,

@@ -142,6 +142,9 @@ class FileModel(_Shape):
     alerts: list[dict[str, Any]] = []
     metrics: Annotated[dict[str, Any] | None, Field(description="Where the job serves its metrics.")] = None
     state: dict[str, Any] | None = None
+    learn: Annotated[
+        dict[str, Any] | None, Field(description="Which rules the job looks for in its own table while that changes.")
+    ] = None
     trigger: Annotated[str | None, Field(description="How often the stream looks for changes: 10 seconds")] = None
     spark: Annotated[dict[str, Any], Field(description="Settings of the Spark session, by their own names.")] = {}
 
