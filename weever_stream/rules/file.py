@@ -105,7 +105,7 @@ class RuleFile:
                 yield f"`{part}` names", name, node.place_of(name) if node else _place_of_file(self.path)
 
     def resolve(self, environ: Mapping[str, str]) -> RuleFile:
-        """The file with `${env:NAME}` and `${file:/path}` filled in under source, sinks, state, learn, spark and others.
+        """The file with `${env:NAME}` and `${file:/path}` filled in under source, sinks, state, learn and others.
 
         Values that hold a reference become `Secret`s. Raises all that are missing, with their places.
         """

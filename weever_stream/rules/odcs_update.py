@@ -10,16 +10,14 @@ contract is read three times.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 from weever_stream.errors import RuleError
 from weever_stream.rules.file import read_rules_text
 from weever_stream.rules.nodes import Node, read_document, read_nodes
 from weever_stream.rules.odcs import is_contract, is_ours, table_node
 from weever_stream.rules.odcs_writing import check_of
+from weever_stream.rules.spans import Span, every, line_end, spans_of, with_breaks_of
 from weever_stream.rules.yamltext import dump
 
 if TYPE_CHECKING:
@@ -94,50 +92,11 @@ def _same(one: Rule, other: Rule | None) -> bool:
     return all(getattr(one, part) == getattr(other, part) for part in parts)
 
 
-@dataclass
-class _Span:
-    """A value as it stands in the text: where its content begins and ends."""
-
-    begin: int
-    end: int
-    column: int
-    flow: bool = False
-    items: list[_Span] = field(default_factory=list)
-    """Of a list its items; of a mapping keys and values in turn."""
-
-
-def _spans(text: str) -> _Span:
-    """The spans of a document, from the parser's events. The ends of blocks are those of what is in them."""
-    stack: list[_Span] = [_Span(0, 0, 0)]
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        begin: Any = event.start_mark
-        end: Any = event.end_mark
-        if isinstance(event, yaml.CollectionStartEvent):
-            stack.append(_Span(begin.index, end.index, begin.column, bool(event.flow_style)))
-            continue
-        if isinstance(event, yaml.CollectionEndEvent):
-            span = stack.pop()
-            span.end = end.index if span.flow else span.end
-        elif isinstance(event, yaml.ScalarEvent | yaml.AliasEvent):
-            span = _Span(begin.index, end.index, begin.column, flow=True)
-        else:
-            continue
-        stack[-1].items.append(span)
-        stack[-1].end = max(stack[-1].end, span.end)
-    return stack[0].items[0]
-
-
-def _all(span: _Span) -> Iterator[_Span]:
-    yield span
-    for one in span.items:
-        yield from _all(one)
-
-
 def _edited(text: str, table: Node, leaving: list[int], coming: list[dict[str, Any]]) -> str:
     """The text without the checks that begin there, and with those that come."""
     if not leaving and not coming:
         return text
-    spans = list(_all(_spans(text)))
+    spans = list(every(spans_of(text)))
     edits: list[tuple[int, int, str]] = []
     own = _list_of(table, text, spans)
     lists = [span for span in spans if any(one.begin in leaving for one in span.items) and not _is_mapping(span, text)]
@@ -147,9 +106,9 @@ def _edited(text: str, table: Node, leaving: list[int], coming: list[dict[str, A
         going = [one for one in span.items if one.begin in leaving]
         if len(going) == len(span.items) and not (span is own and coming):
             # Nothing is left of the list, and a field without a value would be no list.
-            edits.append((text.rindex(":", 0, span.begin) + 1, _line_end(text, span.end), " []\n"))
+            edits.append((text.rindex(":", 0, span.begin) + 1, line_end(text, span.end), " []\n"))
             continue
-        edits += [(_line_begin(text, one.begin), _line_end(text, one.end), "") for one in going]
+        edits += [(_line_begin(text, one.begin), line_end(text, one.end), "") for one in going]
     if coming:
         edits.append(_addition(text, table, own, spans, coming))
     for begin, end, new in sorted(edits, key=lambda edit: edit[:2], reverse=True):
@@ -159,11 +118,11 @@ def _edited(text: str, table: Node, leaving: list[int], coming: list[dict[str, A
     return text
 
 
-def _is_mapping(span: _Span, text: str) -> bool:
+def _is_mapping(span: Span, text: str) -> bool:
     return not span.flow and not text.startswith("-", span.begin)
 
 
-def _list_of(table: Node, text: str, spans: list[_Span]) -> _Span | None:
+def _list_of(table: Node, text: str, spans: list[Span]) -> Span | None:
     """The list of the table's own checks, where it has one with something in it."""
     checks = table.children("quality")
     if not checks:
@@ -173,13 +132,13 @@ def _list_of(table: Node, text: str, spans: list[_Span]) -> _Span | None:
 
 
 def _addition(
-    text: str, table: Node, own: _Span | None, spans: list[_Span], coming: list[dict[str, Any]]
+    text: str, table: Node, own: Span | None, spans: list[Span], coming: list[dict[str, Any]]
 ) -> tuple[int, int, str]:
     """Where the checks that come are put, and their lines."""
     if own is not None:
         if own.flow:
             raise _not_editable(table)
-        at = _line_end(text, own.end)
+        at = line_end(text, own.end)
         return at, at, _lines(coming, own.column, text)
     mapping = next((span for span in spans if span.begin == table.begin and span.items and not span.flow), None)
     if mapping is None:
@@ -189,32 +148,19 @@ def _addition(
         value = next(
             two for one, two in zip(mapping.items[::2], mapping.items[1::2], strict=True) if one.begin == key.begin
         )
-        lines = _breaks("\n", text) + _lines(coming, mapping.column + 2, text)
-        return text.index(":", key.end) + 1, _line_end(text, max(value.end, key.end)), lines
-    at = _line_end(text, mapping.end)
-    return at, at, _breaks(" " * mapping.column + "quality:\n", text) + _lines(coming, mapping.column + 2, text)
+        lines = with_breaks_of(text, "\n") + _lines(coming, mapping.column + 2, text)
+        return text.index(":", key.end) + 1, line_end(text, max(value.end, key.end)), lines
+    at = line_end(text, mapping.end)
+    return at, at, with_breaks_of(text, " " * mapping.column + "quality:\n") + _lines(coming, mapping.column + 2, text)
 
 
 def _lines(checks: list[dict[str, Any]], column: int, text: str) -> str:
-    return _breaks("".join(f"{' ' * column}{line}\n" for line in dump(checks).splitlines()), text)
-
-
-def _breaks(lines: str, text: str) -> str:
-    """The lines with the breaks that the file has."""
-    return lines.replace("\n", "\r\n") if "\r\n" in text else lines
+    return with_breaks_of(text, "".join(f"{' ' * column}{line}\n" for line in dump(checks).splitlines()))
 
 
 def _line_begin(text: str, begin: int) -> int:
     """The beginning of the line with the dash of an item."""
     return text.rfind("\n", 0, text.rindex("-", 0, begin)) + 1
-
-
-def _line_end(text: str, end: int) -> int:
-    """Behind the line in which a value ends; a block of text ends with its last line break."""
-    if end and text[end - 1] == "\n":
-        return end
-    found = text.find("\n", end)
-    return len(text) if found < 0 else found + 1
 
 
 def _not_editable(table: Node) -> RuleError:
