@@ -253,9 +253,9 @@ def _key_node(node: Node | None, steps: Sequence[str | int]) -> Node | None:
 def _fields(part: str, value: Any, steps: Sequence[str | int]) -> list[str]:
     """The fields of the model that a mapping is of: `kind` and the part of the file name it."""
     if part == "Learn":
-        to_kafka = steps[0] == "sinks" and "kafka" in steps
-        model = options.KafkaSink if to_kafka else learning.EventsTable if steps[0] == "sinks" else learning.Learn
-        return list(model.model_fields)
+        if steps[0] != "sinks":
+            return list(learning.Learn.model_fields)
+        return list((options.KafkaSink if "kafka" in steps else learning.EventsTable).model_fields)
     kind = str(value.get("kind", "")) if isinstance(value, dict) else ""
     module = alerts if part == "Alert" else options
     model = getattr(module, kind.capitalize() + part, State)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-__all__ = ["ADDED", "DELTA_COLUMNS", "REJECT_COLUMNS", "REMOVED", "Batch", "Sink"]
+__all__ = ["ADDED", "DELTA_COLUMNS", "EVENT_COLUMNS", "REJECT_COLUMNS", "REMOVED", "Batch", "Identified", "Sink"]
 
 DELTA_COLUMNS = (
     "rule", "rule_fingerprint", "severity", "change", "violation_id", "left_key", "right_key", "left_values",
@@ -29,6 +29,30 @@ DELTA_COLUMNS = (
 ADDED, REMOVED = "added", "removed"
 """What `change` says."""
 REJECT_COLUMNS = ("reason", "origin", "record", "source_position", "batch_id", "detected_at")
+EVENT_COLUMNS = (
+    "event", "rule", "rule_fingerprint", "deny", "words", "error", "left_key", "right_key", "left_values",
+    "right_values", "source_position", "batch_id", "detected_at",
+)  # fmt: skip
+"""What is told of rules that a job learns. All strings but `error` (double), `batch_id` and `detected_at`."""
+
+
+class Identified(Protocol):
+    """What names a micro-batch of a query for ever, so that it is not written twice."""
+
+    @property
+    def id(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def query_id(self) -> str:
+        """That of the streaming query."""
+        ...
+
+    @property
+    def position(self) -> str:
+        """The source position that it completes."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from weever_stream.job.options import DeltaSink
-    from weever_stream.sinks.batch import Batch
+    from weever_stream.sinks.batch import Batch, Identified
 
 __all__ = [
     "FILE_BYTES",
@@ -44,6 +44,7 @@ __all__ = [
     "one_file_if_small",
     "retried",
     "settings",
+    "writer_of",
 ]
 
 _SMALL = 50_000
@@ -122,15 +123,20 @@ class DeltaTables:
 
 def is_foreign(path: str, batch: Batch) -> bool:
     """Whether the table was last written by another query. Refuses one that is ahead of the checkpoint."""
-    last = published(batch.deltas.sparkSession, path)
+    return writer_of(batch.deltas.sparkSession, path, batch) not in (None, batch.query_id)
+
+
+def writer_of(spark: SparkSession, path: str, batch: Identified) -> str | None:
+    """The query that last wrote a table, None if none did. Refuses one that is ahead of the checkpoint."""
+    last = published(spark, path)
     if last is None or last.query_id != batch.query_id:
-        return last is not None
+        return None if last is None else last.query_id
     if last.batch_id >= batch.id and (last.batch_id, last.position) != (batch.id, batch.position):
         raise OutputError(
             f"{path} is ahead of the checkpoint: it holds batch {last.batch_id}, this would be {batch.id}",
             hint="the checkpoint is older than the table: restore both from one time, or start both anew",
         )
-    return False
+    return last.query_id
 
 
 def not_ours(path: str) -> OutputError:
@@ -151,7 +157,7 @@ def one_file_if_small(frame: DataFrame, batch: Batch) -> DataFrame:
     return frame.coalesce(1) if max(batch.added + batch.removed, batch.rejected) <= _SMALL else frame
 
 
-def append(frame: DataFrame, path: str, batch: Batch, table: str) -> None:
+def append(frame: DataFrame, path: str, batch: Identified, table: str) -> None:
     """Appends in one commit, once: the second time that a table is given this batch, nothing happens."""
     writer = (
         frame.write.format("delta")

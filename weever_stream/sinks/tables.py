@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from delta.tables import DeltaTable
 
 from weever_stream.errors import OutputError
-from weever_stream.sinks.batch import DELTA_COLUMNS, REJECT_COLUMNS
+from weever_stream.sinks.batch import DELTA_COLUMNS, EVENT_COLUMNS, REJECT_COLUMNS
 from weever_stream.sinks.failures import writing
 
 if TYPE_CHECKING:
@@ -25,9 +25,20 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from weever_stream.sinks.batch import Batch
+    from weever_stream.sinks.batch import Identified
 
-__all__ = ["LOG", "OPEN", "QUARANTINE", "REJECTS", "Layout", "Published", "make_table", "metadata_of", "published"]
+__all__ = [
+    "EVENTS",
+    "LOG",
+    "OPEN",
+    "QUARANTINE",
+    "REJECTS",
+    "Layout",
+    "Published",
+    "make_table",
+    "metadata_of",
+    "published",
+]
 
 _COMMITS = 100
 """How many of the last commits are searched for one of ours; the others are OPTIMIZE and its like."""
@@ -58,6 +69,12 @@ _MEANING = {
     "reason": _Column("string", "Why a record was rejected; why a violation is over although no row has changed"),
     "origin": _Column("string", "JSON: where the record came from: topic, partition, offset; file; or version"),
     "record": _Column("string", "The record as far as it is text"),
+    "event": _Column(
+        "string", "added, dropped: the rule holds from this batch on, or no more; error, drift: its number"
+    ),
+    "deny": _Column("string", "The rule, as rule files write it: what no two different rows t and s may satisfy"),
+    "words": _Column("string", "The rule in words"),
+    "error": _Column("double", "The share of pairs of rows that violate the rule; null where none does"),
 }
 
 
@@ -85,6 +102,7 @@ OPEN = Layout(
     change_feed=True,
 )
 REJECTS = Layout(REJECT_COLUMNS, "Records of the source that could not be read")
+EVENTS = Layout(EVENT_COLUMNS, "Rules that were learned from the table: from when on they hold, and why no more")
 QUARANTINE = Layout(
     ("key", "rule", "severity", "violation_id", "other_key", "since", "source_position", "batch_id"),
     "Rows in open violations: one row for each of them and each violation that it is in",
@@ -148,7 +166,7 @@ class Published(NamedTuple):
     position: str
 
 
-def metadata_of(batch: Batch) -> str:
+def metadata_of(batch: Identified) -> str:
     """The text that the commits of a batch carry."""
     return json.dumps(
         {"query_id": batch.query_id, "batch_id": batch.id, "source_position": batch.position}, separators=(",", ":")

@@ -22,7 +22,7 @@ from weever_stream.stream.progress import PROGRESS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from weever_stream.sinks.batch import Batch
+    from weever_stream.sinks.batch import Identified
     from weever_stream.state.notes import Notes
 
 __all__ = ["LOGBOOK", "Logbook"]
@@ -42,7 +42,7 @@ class Logbook:
     checkpoint: str
     notes: Notes
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Identified) -> None:
         """Notes the checksum of a batch's offsets, and keeps that of the one before."""
         before = self.notes.read(LOGBOOK) or {}
         sums = {name: crc for name, crc in before.get("offsets", {}).items() if int(name) == batch.id - 1}

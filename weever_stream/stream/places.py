@@ -9,7 +9,7 @@ from weever_stream.state.store import StoreOptions
 if TYPE_CHECKING:
     from weever_stream.job.job import Job
 
-__all__ = ["folder", "notes_of", "runs_of"]
+__all__ = ["folder", "journal_of", "learn_checkpoint", "learn_notes_of", "notes_of", "runs_of"]
 
 
 def folder(checkpoint: str) -> str:
@@ -25,6 +25,21 @@ def notes_of(job: Job) -> StoreOptions:
 def runs_of(job: Job) -> StoreOptions:
     """Where the run files are."""
     return _store(job, f"{folder(job.state.checkpoint)}/runs")
+
+
+def learn_checkpoint(job: Job) -> str:
+    """The checkpoint of the query that learns rules: in our folder, and with one like it inside."""
+    return f"{folder(job.state.checkpoint)}/learn"
+
+
+def learn_notes_of(job: Job) -> StoreOptions:
+    """Where the notes of learned rules are."""
+    return _store(job, folder(learn_checkpoint(job)))
+
+
+def journal_of(job: Job) -> StoreOptions:
+    """Where dumps of the learner and the changes since are."""
+    return _store(job, f"{folder(learn_checkpoint(job))}/journal")
 
 
 def _store(job: Job, uri: str) -> StoreOptions:
