@@ -20,6 +20,8 @@ __all__ = ["VERBS", "Interrupted", "UsageError", "dispatch"]
 VERBS = (
     "run",
     "violations",
+    "learn",
+    "rules",
     "plan",
     "backfill",
     "state",

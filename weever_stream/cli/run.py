@@ -8,11 +8,8 @@ What was abandoned is done again by the next start. Exit codes: 0 done, 3 could 
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
-import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -21,23 +18,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weever_stream.cli.output import Format
-from weever_stream.errors import EngineError, OutputError, RuleError
+from weever_stream.cli.supervising import RESTARTS, STARTING, EndedEarly, Stop, jvm_may_end, wait
+from weever_stream.errors import OutputError, RuleError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from weever_stream.errors import WeeverError
     from weever_stream.job.job import Job
     from weever_stream.observe.watch import Watch
     from weever_stream.state.revision import Revision
+    from weever_stream.stream.beside import Beside
+    from weever_stream.stream.lessons import LearnReport
     from weever_stream.stream.progress import BatchReport
     from weever_stream.stream.run import Running
 
 __all__ = ["run"]
-
-_SECONDS_TO_END = 30.0
-_STARTING = "starting Spark (the first start compiles kernels: up to half a minute more)"
-_RESTARTS = 100
-"""How often in a row a query is started again because its source has a new schema."""
 
 
 class RuleChanges(str, Enum):
@@ -91,40 +87,52 @@ def run(
     ):
         watch.metrics.resume(Notes(notes_of(asked)).read(PROGRESS))
         watch.metrics.targets(target.name for target in asked.alerts)
-        with lines.status(_STARTING):
+        with lines.status(STARTING):
             import weever_stream.detect.shard  # noqa: F401 - here, so that the workers find compiled kernels
             from weever_stream.stream.run import start
             from weever_stream.stream.session import session
 
             spark = session(asked.connectors, master=master, conf=asked.settings, app=f"weever {asked.file.table}")
-        with _jvm_may_end(spark):
+        with jvm_may_end(spark):
             policy = rule_changes.value if rule_changes is not None else asked.state.rule_changes
             approve = _noted(_approval(asked, policy), watch)
             begin = partial(
                 start, spark, asked, once=once, every=every, also=told, approve=approve, take_over=take_over
             )
-            code = _supervised(begin, watch.observed(lines.batch), notice=lines.notice, watch=watch)
+            with _learning(spark, asked, once, every, lines.notice, watch) as beside:
+                code = _supervised(
+                    begin, watch.observed(lines.batch), notice=lines.notice, watch=watch, beside=beside, once=once
+                )
         lease.check()
         return code
 
 
 @contextmanager
-def _jvm_may_end(spark: Any) -> Iterator[None]:
-    """Stops Spark in the end. Tells it where there is no Spark any more: the kernel ends a JVM when memory is short."""
-    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+def _learning(
+    spark: Any, job: Job, once: bool, every: str | None, notice: Callable[[str], None], watch: Watch
+) -> Iterator[Beside | None]:
+    """What learns rules beside the job's query, if the job asks for it. Its failure is told and is not the job's."""
+    if job.learn is None:
+        yield None
+        return
+    from weever_stream.cli.lessons import summary
+    from weever_stream.stream.beside import Beside
+    from weever_stream.stream.learning import start_learning
 
+    def observe(report: LearnReport) -> None:
+        watch.learned(report.rules, [event.event for event in report.events])
+        if report.events:
+            notice(summary(report))
+
+    def failed(error: WeeverError) -> None:
+        watch.learning_failed(error.message)
+        notice(f"learning has stopped, and goes on at the next start: {error.render()}")
+
+    beside = Beside(partial(start_learning, spark, job, observe, once=once, every=job.learn.every or every), failed)
     try:
-        yield
-    except (Py4JError, ConnectionError) as error:
-        if isinstance(error, Py4JJavaError):  # it answered
-            raise
-        raise EngineError(
-            "Spark's JVM has ended, or was ended by the system",
-            hint="its last words may be above; if memory was short, give it more. Then start the job again: it goes on",
-        ) from None
+        yield beside
     finally:
-        with suppress(Py4JError, ConnectionError):
-            spark.stop()
+        beside.stop()
 
 
 def _job(path: Path, from_version: int | None, every: str | None) -> Job:
@@ -177,22 +185,29 @@ def _supervised(
     *,
     notice: Callable[[str], None],
     watch: Watch,
+    beside: Beside | None = None,
+    once: bool = False,
 ) -> int:
     """Runs the query to its end, and again where only the schema of its source has changed."""
     from weever_stream.stream.failures import schema_changed, texts_of, told
 
-    stop = _Stop()
+    stop = Stop()
     with stop.on_signals():
-        for _ in range(_RESTARTS):
+        for _ in range(RESTARTS):
             try:
                 running = begin(stop.observed(observe))
-            except _EndedEarly:
+            except EndedEarly:
                 return stop.code
             stop.running = True
             watch.query(str(running.query.id))
-            _wait(running, stop, watch)
+            if beside is not None:
+                beside.start()
+            if not wait(running.query, stop, watch.idle):
+                running.stop(after=stop.batch if stop.batch_done.is_set() else None)
             failure = running.query.exception()
             if failure is None or stop.signal:
+                if beside is not None and once:
+                    beside.finish(stop.asked)
                 return stop.code
             texts = texts_of(failure)
             if not schema_changed(texts):
@@ -202,77 +217,3 @@ def _supervised(
             watch.restart()
             notice("the table has a new schema; starting again with it")
     raise OutputError("the source changes its schema again and again", hint="see what writes to it")
-
-
-class _EndedEarly(BaseException):
-    """The job was asked to end before its query ran."""
-
-
-class _Stop:
-    """Whether the job was asked to end, and when its last batch was done."""
-
-    def __init__(self) -> None:
-        self.asked = threading.Event()
-        self.batch_done = threading.Event()
-        self.signal: int = 0
-        self.running = False
-        self.batch: int | None = None
-
-    @property
-    def code(self) -> int:
-        """The exit code of an orderly end."""
-        return 128 + self.signal if self.signal else 0
-
-    def observed(self, observe: Callable[[BatchReport], None]) -> Callable[[BatchReport], None]:
-        """Tells of a batch, and that it is done."""
-
-        def tell(report: BatchReport) -> None:
-            observe(report)
-            self.batch = report.batch
-            if self.asked.is_set():
-                self.batch_done.set()
-
-        return tell
-
-    def on_signals(self) -> Any:
-        """Within the block SIGTERM and Ctrl-C ask the job to end."""
-        from contextlib import contextmanager
-
-        def ask(number: int, _: object) -> None:
-            if self.asked.is_set() and number == signal.SIGINT:
-                raise KeyboardInterrupt
-            self.signal = number
-            self.asked.set()
-            if not self.running:  # a change of rules may take long, and can be cut off anywhere
-                raise _EndedEarly
-
-        @contextmanager
-        def handled() -> Any:
-            if threading.current_thread() is not threading.main_thread():
-                yield
-                return
-            before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
-            try:
-                yield
-            finally:
-                for number, handler in before.items():
-                    signal.signal(number, handler)
-
-        return handled()
-
-
-def _wait(running: Running, stop: _Stop, watch: Watch) -> None:
-    """Until the query ends, or the job is asked to."""
-    query, looked = running.query, 0.0
-    while query.isActive and not stop.asked.wait(0.2):
-        if time.monotonic() - looked >= 1:  # a batch that hangs is never idle: that is how one can tell
-            looked = time.monotonic()
-            if not query.status["isTriggerActive"]:
-                watch.idle()
-    if not query.isActive:
-        return
-    until = time.monotonic() + _SECONDS_TO_END
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
-        if stop.batch_done.wait(0.1):
-            break
-    running.stop(after=stop.batch if stop.batch_done.is_set() else None)

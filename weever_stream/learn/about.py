@@ -16,7 +16,7 @@ from weever_stream.errors import StateError
 from weever_stream.learn.proposals import Known
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = ["ABOUT", "ANEW", "About"]
 
@@ -38,20 +38,11 @@ class About:
     columns: pa.Schema
     """Key and learned columns, in the types in which they are held."""
 
-    @property
-    def learned(self) -> list[str]:
-        """The columns that rules may be about."""
-        asked = self.settings.get("columns")
-        return list(asked) if asked is not None else list(self.columns.names)
-
-    @property
-    def known(self) -> Known:
-        """Which rules would be found."""
-        text = self.settings.get("order_text", False)
-        return Known(
-            {name: bool(text) or _in_order(self.columns.field(name).type) for name in self.learned},
-            int(self.settings["max_predicates"]),
-        )
+    def known(self, columns: Iterable[str]) -> Known:
+        """Which rules would be found, where these columns are compared."""
+        text = bool(self.settings.get("order_text", False))
+        ordered = {name: text or _in_order(self.columns.field(name).type) for name in columns}
+        return Known(ordered, int(self.settings["max_predicates"]))
 
     def to_json(self) -> dict[str, Any]:
         """As a note."""
@@ -77,13 +68,15 @@ class About:
 
     def refuse(self, now: About) -> None:
         """Raises where a learner that was made for this cannot go on with what a job asks for now."""
-        for what, before, after in (("source", self.source, now.source), ("key", list(self.key), list(now.key))):
-            if before != after:
-                raise StateError(f"the learner was made for the {what} {before}, now it is {after}", hint=ANEW)
-        for name in self.settings.keys() | now.settings.keys():
-            before, after = self.settings.get(name), now.settings.get(name)
-            if before != after:
-                raise StateError(f"the learner was made with `{name}: {_told(before)}`, not {_told(after)}", hint=ANEW)
+        if self.source != now.source:
+            raise StateError(f"the learner was made for a {self.source} source, now it is {now.source}", hint=ANEW)
+        if self.key != now.key:
+            before, after = ", ".join(self.key), ", ".join(now.key)
+            raise StateError(f"the learner was made for the key {before}, now it is {after}", hint=ANEW)
+        for name in sorted(self.settings.keys() | now.settings.keys()):
+            old, new = _told(self.settings.get(name)), _told(now.settings.get(name))
+            if old != new:
+                raise StateError(f"the learner was made with `{name}: {old}`, now it is `{new}`", hint=ANEW)
         for field in self.columns:
             there = now.columns.names
             if field.name not in there:
@@ -97,7 +90,7 @@ class About:
 
 
 def _told(value: object) -> str:
-    return "all columns" if value is None else str(value)
+    return "all" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _in_order(kind: pa.DataType) -> bool:

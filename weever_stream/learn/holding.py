@@ -7,7 +7,7 @@ as it holds, and no two have the same. Cost: some 300 bytes a rule.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from weever_stream.errors import StateError
@@ -62,8 +62,6 @@ class Held:
 
     def rule(self) -> Rule:
         """The rule, as it would stand in a rule file."""
-        from dataclasses import replace
-
         told = self.words[:1].upper() + self.words[1:] + "." if self.words else None
         return replace(parse_rule(self.deny, name=self.name), severity="warning", description=told)
 
@@ -90,6 +88,8 @@ class Holding:
     table: str
     query_id: str
     rows: int
+    columns: tuple[str, ...]
+    """That rules may read."""
     at: Moment
     rules: tuple[Held, ...] = ()
     ceased: tuple[Ceased, ...] = ()
@@ -103,6 +103,11 @@ class Holding:
         """The rule of a fingerprint, if it holds."""
         return self._by_fingerprint.get(fingerprint)
 
+    def name_of(self, fingerprint: str) -> str | None:
+        """The name of a rule that holds, or that ceased to."""
+        named = self.of(fingerprint) or next((one for one in self.ceased if one.fingerprint == fingerprint), None)
+        return None if named is None else named.name
+
     def advanced(
         self, rules: Iterable[tuple[Rule, str]], rows: int, at: Moment, weights: Mapping[str, Weight] | None = None
     ) -> Holding:
@@ -112,11 +117,12 @@ class Holding:
         taken = {held.name for held in known if held is not None}
         now = []
         for (rule, words), held in zip(listed, known, strict=True):
+            born = held or Held(_free(rule.name, taken), rule.fingerprint, write_rule(rule), words, at)
             weight = (weights or {}).get(rule.fingerprint)
-            score, support = (weight.score, weight.support) if weight else (held and held.score, held and held.support)
-            name, since = (held.name, held.since) if held else (_free(rule.name, taken), at)
-            now.append(Held(name, rule.fingerprint, write_rule(rule), words, since, score, support))
-        return Holding(self.table, self.query_id, rows, at, tuple(now), self.ceased)
+            if weight is not None:
+                born = replace(born, score=weight.score, support=weight.support)
+            now.append(replace(born, words=words))
+        return replace(self, rows=rows, at=at, rules=tuple(now))
 
     def without(self, dropped: Iterable[RuleEvent]) -> Holding:
         """The note with the reasons of rules that ceased to hold in its batch."""
@@ -126,7 +132,7 @@ class Holding:
         ]
         again = {one.fingerprint for one in told}
         kept = [one for one in self.ceased if one.fingerprint not in again and self.of(one.fingerprint) is None]
-        return Holding(self.table, self.query_id, self.rows, self.at, self.rules, tuple([*told, *kept][:_CEASED]))
+        return replace(self, ceased=tuple([*told, *kept][:_CEASED]))
 
     def to_json(self) -> dict[str, Any]:
         """As a note."""
@@ -135,6 +141,7 @@ class Holding:
             "table": self.table,
             "query_id": self.query_id,
             "rows": self.rows,
+            "columns": list(self.columns),
             "at": asdict(self.at),
             "rules": [asdict(rule) for rule in self.rules],
             "ceased": [asdict(one) for one in self.ceased],
@@ -153,6 +160,7 @@ class Holding:
                 str(noted["table"]),
                 str(noted["query_id"]),
                 int(noted["rows"]),
+                tuple(noted["columns"]),
                 Moment(**noted["at"]),
                 tuple(Held(**{**one, "since": Moment(**one["since"])}) for one in noted["rules"]),
                 tuple(Ceased(**{**one, "at": Moment(**one["at"])}) for one in noted["ceased"]),

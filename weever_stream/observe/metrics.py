@@ -98,6 +98,9 @@ class Metrics(Collector):
         self._held: dict[str, int] = {}
         self._alerts: Counter[tuple[str, str]] = Counter()
         self._queues: dict[str, int] = {}
+        self._learned: int | None = None
+        self._events: Counter[str] = Counter()
+        self._learning_failures = 0
         self.registry = CollectorRegistry(auto_describe=True)
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -164,6 +167,18 @@ class Metrics(Collector):
         with self._guard:
             self._queues[target] = length
 
+    def learned(self, rules: int, events: Iterable[str]) -> None:
+        """A batch was learned from: so many rules hold, and this became of some."""
+        with self._guard:
+            self._learned = rules
+            self._events.update({"added": 0, "dropped": 0})
+            self._events.update(events)
+
+    def learning_failed(self) -> None:
+        """Learning has stopped."""
+        with self._guard:
+            self._learning_failures += 1
+
     # What is read
 
     def text(self) -> bytes:
@@ -173,7 +188,7 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """For the registry."""
         with self._guard:
-            made = [*self._of_rules(), *self._of_batches(), *self._of_alerts()]
+            made = [*self._of_rules(), *self._of_batches(), *self._of_alerts(), *self._of_learning()]
         yield from made
         versions = {"version": _version("weever-stream"), "spark": _version("pyspark"), "python": python_version()}
         yield InfoMetricFamily("weever_build", "Versions of what runs.", value=versions)
@@ -240,6 +255,14 @@ class Metrics(Collector):
         for target, length in self._queues.items():
             queue.add_metric([self._table, _label(target)], length)
         yield from (sent, queue)
+
+    def _of_learning(self) -> Iterator[Metric]:
+        yield self._gauge("weever_learned_rules", "Rules that were learned and hold.", self._learned)
+        events = CounterMetricFamily("weever_rule_events", "What became of learned rules.", labels=["table", "event"])
+        for event, n in self._events.items():
+            events.add_metric([self._table, event], n)
+        yield events
+        yield self._counter("weever_learning_failures", "How often learning has stopped.", self._learning_failures)
 
     def _counter(self, name: str, text: str, value: float) -> Metric:
         family = CounterMetricFamily(name, text, labels=["table"])

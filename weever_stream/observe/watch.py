@@ -87,6 +87,18 @@ class Watch:
         """The rules are not those of the checkpoint, and may change. `changes`: what becomes of them, by name."""
         _log.warning("rules_changed", told=True, changes=list(changes))
 
+    def learned(self, rules: int, events: Iterable[str]) -> None:
+        """A batch was learned from: so many rules hold, and this became of some."""
+        told = list(events)
+        self.metrics.learned(rules, told)
+        added, dropped = told.count("added"), told.count("dropped")
+        _log.info("rules_learned", told=True, rules=rules, added=added, dropped=dropped)
+
+    def learning_failed(self, reason: str) -> None:
+        """Learning has stopped; detection goes on."""
+        self.metrics.learning_failed()
+        _log.warning("learning_failed", told=True, reason=reason)
+
     def write(self) -> None:
         """Replaces the metrics file."""
         if self._file is None:

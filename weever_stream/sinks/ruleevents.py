@@ -16,7 +16,7 @@ from pyspark.sql import functions as fn
 from weever_stream.sinks.batch import EVENT_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from datetime import datetime
 
     import pyarrow as pa
@@ -60,28 +60,31 @@ class EventSink(Protocol):
         ...
 
 
-def open_event_sinks(spark: SparkSession, sinks: Sequence[Any], *, predecessor: str | None = None) -> list[EventSink]:
+def open_event_sinks(
+    spark: SparkSession, sinks: Sequence[Any], *, predecessors: Collection[str] = ()
+) -> list[EventSink]:
     """The sinks that a job names under `learn`. Makes and checks Delta tables; writes nothing.
 
-    `predecessor`: the id of the query whose tables are continued.
+    `predecessors`: the ids of queries whose tables are continued.
     """
-    return [_Table(spark, sink, predecessor) if sink.kind == "delta" else _Topic(sink) for sink in sinks]
+    return [_Table(spark, sink, predecessors) if sink.kind == "delta" else _Topic(sink) for sink in sinks]
 
 
 class _Table:
     """A Delta table."""
 
-    def __init__(self, spark: SparkSession, options: EventsTable, predecessor: str | None) -> None:
+    def __init__(self, spark: SparkSession, options: EventsTable, predecessors: Collection[str]) -> None:
         from weever_stream.sinks.tables import EVENTS, make_table
 
-        self._path, self._predecessor, self._first = options.path, predecessor, True
+        self._path, self._predecessors, self._first = options.path, predecessors, True
         make_table(spark, options.path, EVENTS)
 
     def write(self, batch: RuleEvents) -> None:
         from weever_stream.errors import OutputError
         from weever_stream.sinks.delta import append, writer_of
 
-        if self._first and writer_of(batch.spark, self._path, batch) not in (None, batch.query_id, self._predecessor):
+        ours = (None, batch.query_id, *self._predecessors)
+        if self._first and writer_of(batch.spark, self._path, batch) not in ours:
             raise OutputError(
                 f"{self._path} holds the rule events of another run, whose checkpoint is not this one",
                 hint="go on with that checkpoint, or name another path under `learn.sinks`",

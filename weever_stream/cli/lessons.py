@@ -1,0 +1,89 @@
+"""What a batch taught, in lines: for a person on a terminal, or one JSON object each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from weever_stream.cli.progress import BatchLines
+from weever_stream.drawing import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from weever_stream.learn.events import RuleEvent
+    from weever_stream.stream.lessons import LearnReport
+
+__all__ = ["LessonLines", "pair_told", "summary"]
+
+_SHOWN = 20
+_VALUES = 120
+_SIGNS = {"added": "+", "dropped": "-"}
+
+
+class LessonLines:
+    """Tells of batches on standard output, of everything else on standard error."""
+
+    def __init__(self, *, as_json: bool = False, quiet: bool = False, shown: int = _SHOWN) -> None:
+        self._json, self._quiet, self._shown = as_json, quiet, shown
+        self._lines = BatchLines()
+
+    def status(self, text: str) -> Any:
+        """A spinner while something long goes on."""
+        return self._lines.status(text)
+
+    def notice(self, text: str) -> None:
+        """A line on standard error."""
+        self._lines.notice(text)
+
+    def batch(self, report: LearnReport) -> None:
+        """A batch."""
+        if self._json:
+            print(json.dumps(report.to_json(), ensure_ascii=False), flush=True)
+        elif report.events or not self._quiet:
+            print("\n".join([summary(report), *_listed(report, self._shown)]))
+            sys.stdout.flush()
+
+
+def summary(report: LearnReport) -> str:
+    """A batch in one line."""
+    at = report.detected_at.astimezone().strftime("%H:%M:%S")
+    kinds = [event.event for event in report.events]
+    counts = [f"+{kinds.count('added'):,} -{kinds.count('dropped'):,} rules"]
+    counts += [f"{kinds.count(kind):,} {kind}" for kind in ("error", "drift") if kind in kinds]
+    rejected = [f"{report.rejected:,} rejected"] if report.rejected else []
+    parts = [
+        f"{at} learned from batch {report.batch}",
+        f"{report.changes:,} change{'s' * (report.changes != 1)}",
+        *rejected,
+        *counts,
+        f"{report.rules:,} hold in {report.rows:,} row{'s' * (report.rows != 1)}",
+        f"{report.seconds:.1f} s",
+        f"at {printable(report.position, 200)}",
+    ]
+    return "  ".join(parts)
+
+
+def _listed(report: LearnReport, shown: int) -> Iterator[str]:
+    for event in report.events[:shown]:
+        yield f"  {_SIGNS.get(event.event, event.event)} {_words(event)}"
+        if (told := pair_told(event)) is not None:
+            yield f"      {told}"
+    if len(report.events) > shown:
+        yield f"  and {len(report.events) - shown:,} more"
+
+
+def _words(event: RuleEvent) -> str:
+    error = "" if event.error is None else f" (error {event.error:.2g})"
+    return printable(f"{event.rule}: {event.words or event.deny}", 300) + error
+
+
+def pair_told(about: Any) -> str | None:
+    """The pair of rows that is the reason, in one line; None where there is none."""
+    if about.left_key is None:
+        return None
+    left = f"row {printable(about.left_key, 60)} {printable(about.left_values or '', _VALUES)}"
+    if about.right_key is None:
+        return f"because of {left}"
+    return f"because of {left} and row {printable(about.right_key, 60)} {printable(about.right_values or '', _VALUES)}"

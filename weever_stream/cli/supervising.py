@@ -1,0 +1,131 @@
+"""What verbs that run a query have in common: they end in good order when they are asked to, and Spark with them.
+
+On SIGTERM or Ctrl-C the batch under way is waited for, half a minute at most; a second Ctrl-C does not wait. What was
+abandoned is done again by the next start.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from weever_stream.errors import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["RESTARTS", "STARTING", "EndedEarly", "Stop", "jvm_may_end", "wait"]
+
+STARTING = "starting Spark (the first start compiles kernels: up to half a minute more)"
+RESTARTS = 100
+"""How often in a row a query is started again because its source has a new schema."""
+_SECONDS_TO_END = 30.0
+
+
+class Numbered(Protocol):
+    """What is told of a batch."""
+
+    @property
+    def batch(self) -> int:
+        """Its number."""
+        ...
+
+
+_Report = TypeVar("_Report", bound=Numbered)
+
+
+@contextmanager
+def jvm_may_end(spark: Any) -> Iterator[None]:
+    """Stops Spark in the end. Tells it where there is no Spark any more: the kernel ends a JVM when memory is short."""
+    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+
+    try:
+        yield
+    except (Py4JError, ConnectionError) as error:
+        if isinstance(error, Py4JJavaError):  # it answered
+            raise
+        raise EngineError(
+            "Spark's JVM has ended, or was ended by the system",
+            hint="its last words may be above; if memory was short, give it more. Then start the job again: it goes on",
+        ) from None
+    finally:
+        with suppress(Py4JError, ConnectionError):
+            spark.stop()
+
+
+class EndedEarly(BaseException):
+    """The job was asked to end before its query ran."""
+
+
+class Stop:
+    """Whether the job was asked to end, and when its last batch was done."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.batch_done = threading.Event()
+        self.signal: int = 0
+        self.running = False
+        self.batch: int | None = None
+
+    @property
+    def code(self) -> int:
+        """The exit code of an orderly end."""
+        return 128 + self.signal if self.signal else 0
+
+    def observed(self, observe: Callable[[_Report], None]) -> Callable[[_Report], None]:
+        """Tells of a batch, and that it is done."""
+
+        def tell(report: _Report) -> None:
+            observe(report)
+            self.batch = report.batch
+            if self.asked.is_set():
+                self.batch_done.set()
+
+        return tell
+
+    def on_signals(self) -> Any:
+        """Within the block SIGTERM and Ctrl-C ask the job to end."""
+
+        def ask(number: int, _: object) -> None:
+            if self.asked.is_set() and number == signal.SIGINT:
+                raise KeyboardInterrupt
+            self.signal = number
+            self.asked.set()
+            if not self.running:  # a change of rules may take long, and can be cut off anywhere
+                raise EndedEarly
+
+        @contextmanager
+        def handled() -> Any:
+            if threading.current_thread() is not threading.main_thread():
+                yield
+                return
+            before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+            try:
+                yield
+            finally:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+
+        return handled()
+
+
+def wait(query: StreamingQuery, stop: Stop, idle: Callable[[], None]) -> bool:
+    """Until the query ends, or the job is asked to. Whether it ended by itself; else a batch that ran is done, or not."""
+    looked = 0.0
+    while query.isActive and not stop.asked.wait(0.2):
+        if time.monotonic() - looked >= 1:  # a batch that hangs is never idle: that is how one can tell
+            looked = time.monotonic()
+            if not query.status["isTriggerActive"]:
+                idle()
+    if not query.isActive:
+        return True
+    until = time.monotonic() + _SECONDS_TO_END
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
+        if stop.batch_done.wait(0.1):
+            break
+    return False

@@ -1,0 +1,277 @@
+"""What is done with every batch of the query that learns rules: changes in, the rules that hold then, events out.
+
+In this order: the changes are applied to the learner in memory and noted in the journal; events are written to the
+sinks; the note of the rules that hold is replaced, if they have changed; the learner is dumped, if it is time. A batch
+that was cut off anywhere is done again as a whole: the journal leads back to the learner before it, so nothing is
+applied twice, and the events are those of the first time. Delta takes them once, Kafka may get them again.
+
+The first batch with rows builds the learner, by a discovery over them; its rules are all told as added, without a pair.
+Cost of another batch: its changes cross to the driver, what the learner needs for them, and one small file.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from weever_stream.errors import StateError
+from weever_stream.learn import Learner
+from weever_stream.learn.events import RuleEvent, as_table, key_text, values_text
+from weever_stream.learn.holding import HOLDING, Holding, Moment
+from weever_stream.sinks.ruleevents import RuleEvents
+from weever_stream.stream.collecting import TYPE, VERSION, collected
+from weever_stream.stream.position import planned, read_text
+from weever_stream.stream.progress import PROGRESS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from weever_stream.learn import Learned, RuleChange
+    from weever_stream.learn.about import About
+    from weever_stream.sinks.ruleevents import EventSink
+    from weever_stream.state.journal import Journal
+    from weever_stream.state.lease import Lease
+    from weever_stream.state.notes import Notes
+    from weever_stream.stream.logbook import Logbook
+    from weever_stream.stream.position import Planned
+
+__all__ = ["BEFORE", "BEGUN", "Companion", "LearnReport", "Lessons"]
+
+BEFORE = "before.json"
+"""The note of the rules that held when all was begun anew: the first batch tells what became of them."""
+BEGUN = "begun.json"
+"""Which batch the learner was built from."""
+
+
+class Companion(Protocol):
+    """What looks at every batch beside the learner and has events of its own: the error of rules, their drift."""
+
+    def begin(self, learner: Learner | None, notes: Notes) -> None:
+        """The learner came back from the journal, or is yet to be built: what is kept in memory is to be made again.
+
+        `notes` is where small things can be kept that the learner does not hold.
+        """
+        ...
+
+    def batch(self, learner: Learner, changes: pa.Table, learned: Learned | None) -> Iterable[RuleEvent]:
+        """The events of a batch. `learned` is None for the batch that the learner was built from.
+
+        Called once the learner holds the batch, with what it was given. A batch that is done again after a crash, in
+        this process or another, must give the same events.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class LearnReport:
+    """One batch, done."""
+
+    batch: int
+    position: str
+    detected_at: datetime
+    changes: int
+    rejected: int
+    rows: int
+    """That the learner holds."""
+    rules: int
+    """That hold."""
+    events: tuple[RuleEvent, ...]
+    first: bool
+    """Whether the learner was built from this batch."""
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As one JSON object."""
+        events = [vars(event) for event in self.events]
+        return {**vars(self), "detected_at": self.detected_at.isoformat(), "events": events}
+
+
+@dataclass
+class Lessons:
+    """What is done with every batch. `settings`: further arguments of a learner."""
+
+    spark: SparkSession
+    checkpoint: str
+    about: About
+    notes: Notes
+    journal: Journal
+    logbook: Logbook
+    lease: Lease
+    sinks: Sequence[EventSink]
+    observe: Callable[[LearnReport], None]
+    settings: Mapping[str, Any]
+    companions: Sequence[Companion] = ()
+    _learner: Learner | None = field(default=None, init=False)
+    _holding: Holding | None = field(default=None, init=False)
+    _at: int | None = field(default=None, init=False)
+    """The batch that the learner holds last."""
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        """For `foreachBatch`."""
+        began = time.perf_counter()
+        self.lease.check()
+        when = planned(self.spark, self.checkpoint, batch)
+        learner = self._before(batch)
+        taken = collected(frame, self.about.key, self.about.columns)
+        self._at = None  # until the batch is done, what is in memory is neither before it nor after
+        changes = taken.changes if learner is None else taken.after_clearing(self._keys(learner))
+        first, learned = learner is None, None
+        if learner is None:
+            learner = self._built(changes)
+        else:
+            learned = _applied(learner, changes)
+            self.journal.note(batch, changes)
+        holding, events = self._told(learner, changes, learned, when, batch)
+        self._write(events, when, batch)
+        self._note(holding, events, learner, when, batch, first)
+        if learner is not None and self.journal.due(batch):
+            self.journal.dump(batch, learner.dump)
+        self.journal.tidy(batch)
+        self._learner, self._holding, self._at = learner, holding, batch
+        self.observe(
+            LearnReport(
+                batch=batch,
+                position=when.position,
+                detected_at=when.at,
+                changes=taken.records,
+                rejected=taken.rejected,
+                rows=0 if learner is None else len(learner),
+                rules=len(holding.rules),
+                events=tuple(events),
+                first=first and learner is not None,
+                seconds=round(time.perf_counter() - began, 6),
+            )
+        )
+
+    def _before(self, batch: int) -> Learner | None:
+        """The learner as it was before a batch; None if there was none yet."""
+        if self._at is not None and self._at == batch - 1:
+            return self._learner
+        found = self.journal.restore(batch, Learner.load, _applied)
+        begun = (self.notes.read(BEGUN) or {}).get("batch")
+        if found is None and begun is not None and begun < batch:
+            raise StateError(
+                f"the dumps of the learner under {self.checkpoint} are gone",
+                hint="restore them from a copy of the checkpoint, or `weever learn --anew` begins again",
+            )
+        self.journal.forget(batch)
+        self._holding = None
+        for companion in self.companions:
+            companion.begin(found, self.notes)
+        return found
+
+    def _keys(self, learner: Learner) -> pa.Table:
+        return learner.table().select(list(self.about.key))
+
+    def _built(self, changes: pa.Table) -> Learner | None:
+        """The learner of the first rows; None where there are none."""
+        import pyarrow.compute as pc
+
+        rows = changes.filter(pc.equal(changes.column(TYPE), "upsert")).drop_columns([TYPE, VERSION])
+        if not rows.num_rows:
+            return None
+        return Learner(rows, key=list(self.about.key), **self.settings)
+
+    def _told(
+        self, learner: Learner | None, changes: pa.Table, learned: Learned | None, when: Planned, batch: int
+    ) -> tuple[Holding, list[RuleEvent]]:
+        """The rules that hold after a batch, and what is told of it."""
+        at = Moment(batch, when.position, when.at.isoformat())
+        before = Holding(self.about.table, self._query_id, 0, at) if learned is None else self._holding or self._noted()
+        if learner is None:
+            return before, []
+        if learned is not None and not learned.added and not learned.dropped:
+            holding, events = replace(before, rows=len(learner), at=at), []
+        else:
+            holding = before.advanced(((rule, rule.description or "") for rule in learner.rules), len(learner), at)
+            events = self._first_events(holding) if learned is None else _events(before, holding, learned)
+            holding = holding.without(event for event in events if event.event == "dropped")
+        for companion in self.companions:
+            events += companion.batch(learner, changes, learned)
+        return holding, events
+
+    def _noted(self) -> Holding:
+        noted = self.notes.read(HOLDING)
+        if noted is None:
+            raise StateError(
+                f"the note {HOLDING} under {self.checkpoint} is missing",
+                hint="restore it from a copy of the checkpoint, or `weever learn --anew` begins again",
+            )
+        return Holding.of_json(noted, self.checkpoint)
+
+    def _first_events(self, holding: Holding) -> list[RuleEvent]:
+        """All rules of the first batch are new, but for those that were told before all was begun anew."""
+        noted = self.notes.read(BEFORE)
+        before = Holding.of_json(noted, self.checkpoint).rules if noted else ()
+        known = {one.fingerprint for one in before}
+        gone = [one for one in before if holding.of(one.fingerprint) is None]
+        came = [one for one in holding.rules if one.fingerprint not in known]
+        told = [("dropped", gone), ("added", came)]
+        return [
+            RuleEvent(event, one.name, one.fingerprint, one.deny, one.words) for event, some in told for one in some
+        ]
+
+    def _write(self, events: list[RuleEvent], when: Planned, batch: int) -> None:
+        told = RuleEvents(batch, self._query_id, when.position, when.at, as_table(events), self.spark)
+        self.logbook.write(told)
+        for sink in self.sinks:
+            sink.write(told)
+
+    def _note(
+        self,
+        holding: Holding,
+        events: list[RuleEvent],
+        learner: Learner | None,
+        when: Planned,
+        batch: int,
+        first: bool,
+    ) -> None:
+        if first and learner is not None:
+            self.notes.write(BEGUN, {"batch": batch})
+        if learner is not None and (first or events):
+            self.notes.write(HOLDING, holding.to_json(), compact=True)
+        self.notes.write(
+            PROGRESS,
+            {
+                "batch": batch,
+                "position": when.position,
+                "detected_at": when.at.isoformat(),
+                "rows": 0 if learner is None else len(learner),
+                "rules": len(holding.rules),
+            },
+        )
+
+    @cached_property
+    def _query_id(self) -> str:
+        """The id that the query keeps for the life of its checkpoint."""
+        return str(json.loads(read_text(self.spark, f"{self.checkpoint}/metadata"))["id"])
+
+
+def _applied(learner: Learner, changes: pa.Table) -> Learned:
+    return learner.apply(changes)
+
+
+def _events(before: Holding, after: Holding, learned: Learned) -> list[RuleEvent]:
+    """What a batch changed of the rules, drops first, under the names that the notes give."""
+    dropped = [_event("dropped", change, before) for change in learned.dropped]
+    return dropped + [_event("added", change, after) for change in learned.added]
+
+
+def _event(kind: Any, change: RuleChange, names: Holding) -> RuleEvent:
+    rule, pair = change.rule, None
+    if change.left_key is not None:
+        pair = (
+            key_text(change.left_key),
+            key_text(change.right_key),
+            values_text(change.left_values, rule.columns),
+            values_text(change.right_values, rule.columns),
+        )
+    return replace(RuleEvent.of(kind, rule, change.words, pair=pair), rule=names.name_of(rule.fingerprint) or rule.name)
