@@ -30,7 +30,7 @@ def rule(deny: str, name: str = "rule") -> Rule:
 
 def holding(*denials: str, at: Moment = AT[0]) -> Holding:
     rules = [(rule(deny, f"r{number}"), f"words {number}") for number, deny in enumerate(denials)]
-    return Holding("t", "q", 0, at).advanced(rules, 10, at)
+    return Holding("t", "q", 0, ("zip", "city"), at).advanced(rules, 10, at)
 
 
 def names(*given: object) -> list[str]:

@@ -2,8 +2,8 @@
 docs/learn-on-the-stream.md.
 
 The same query runs beside the job under `weever run`; one of both at a time. Ends by itself with `--once`; else on
-SIGTERM or Ctrl-C, when the batch under way is done or half a minute has passed. Exit codes: 0 done, 3 could not run, 4 a
-sink could not be written, 130 on Ctrl-C, 143 on SIGTERM.
+SIGTERM or Ctrl-C, when the batch under way is done or half a minute has passed. Exit codes: 0 done, 3 could not run, 4
+a sink could not be written, 130 on Ctrl-C, 143 on SIGTERM.
 """
 
 from __future__ import annotations

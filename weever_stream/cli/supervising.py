@@ -115,7 +115,7 @@ class Stop:
 
 
 def wait(query: StreamingQuery, stop: Stop, idle: Callable[[], None]) -> bool:
-    """Until the query ends, or the job is asked to. Whether it ended by itself; else a batch that ran is done, or not."""
+    """Until the query ends, or the job is asked to: then until the batch under way is done. Whether it has ended."""
     looked = 0.0
     while query.isActive and not stop.asked.wait(0.2):
         if time.monotonic() - looked >= 1:  # a batch that hangs is never idle: that is how one can tell

@@ -185,9 +185,12 @@ class Lessons:
     ) -> tuple[Holding, list[RuleEvent]]:
         """The rules that hold after a batch, and what is told of it."""
         at = Moment(batch, when.position, when.at.isoformat())
-        before = Holding(self.about.table, self._query_id, 0, at) if learned is None else self._holding or self._noted()
         if learner is None:
-            return before, []
+            return Holding(self.about.table, self._query_id, 0, (), at), []
+        if learned is None:
+            before = Holding(self.about.table, self._query_id, 0, learner.columns, at)
+        else:
+            before = self._holding or self._noted()
         if learned is not None and not learned.added and not learned.dropped:
             holding, events = replace(before, rows=len(learner), at=at), []
         else:
@@ -214,10 +217,8 @@ class Lessons:
         known = {one.fingerprint for one in before}
         gone = [one for one in before if holding.of(one.fingerprint) is None]
         came = [one for one in holding.rules if one.fingerprint not in known]
-        told = [("dropped", gone), ("added", came)]
-        return [
-            RuleEvent(event, one.name, one.fingerprint, one.deny, one.words) for event, some in told for one in some
-        ]
+        dropped = [RuleEvent("dropped", one.name, one.fingerprint, one.deny, one.words) for one in gone]
+        return dropped + [RuleEvent("added", one.name, one.fingerprint, one.deny, one.words) for one in came]
 
     def _write(self, events: list[RuleEvent], when: Planned, batch: int) -> None:
         told = RuleEvents(batch, self._query_id, when.position, when.at, as_table(events), self.spark)
