@@ -151,7 +151,7 @@ def review_of(notes: Notes, rules: Sequence[Rule], where: str) -> Review:
 
 
 def adopt(path: Path, rule: Rule) -> None:
-    """Puts a rule into the rule file as it is now. Raises `RuleError` where that cannot be done, and changes nothing."""
+    """Puts a rule into the rule file as it is now. Raises `RuleError` where that cannot be, and changes nothing."""
     content = content_of(path)
     text = add_rule(content, rule, path=str(path))
     if content_of(path) != content:

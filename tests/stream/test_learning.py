@@ -1,0 +1,354 @@
+"""The query that learns rules, held to `discover` on the table as it is after every batch.
+
+Catches: changes that the learner misses, takes twice or takes in the wrong order, in one run or across restarts; a crash
+between what is saved and what is told; a torn file; events that do not add up to the rules that hold; numbers that pass
+through floats; a learner that goes on with other settings than it was made with; learning that stops detection.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from tests.conftest import SETTINGS
+from tests.stream.jobs import Stream
+from weever_stream.cli import run
+from weever_stream.discover import discover
+from weever_stream.errors import StateError, WeeverError
+from weever_stream.job.job import job_of
+from weever_stream.learn.holding import HOLDING, Holding
+from weever_stream.rules import read_rules, read_rules_text
+from weever_stream.state.notes import Notes
+from weever_stream.stream.learning import start_learning
+from weever_stream.stream.places import journal_of, learn_notes_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from weever_stream.stream.lessons import LearnReport
+
+COLUMNS = {"id": "bigint", "zip": "bigint", "city": "string", "rate": "double", "at": "timestamp"}
+TYPES = pa.schema(
+    [("id", pa.int64()), ("zip", pa.int64()), ("city", pa.string()), ("rate", pa.float64()), ("at", pa.int64())]
+)
+BIG = 9007199254740992
+"""The first whole number after which doubles skip one."""
+
+
+class Crash(Exception):
+    """A driver that dies."""
+
+
+class Dies:
+    """A sink and a companion that dies when it is told to, and keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.sink = self.companion = False
+
+    def write(self, batch: Any) -> None:
+        if self.sink:
+            raise Crash
+
+    def begin(self, learner: Any, notes: Any) -> None:
+        """Has nothing to make again."""
+
+    def batch(self, learner: Any, changes: pa.Table, learned: Any) -> list[Any]:
+        if self.companion:
+            raise Crash
+        return []
+
+
+class Learning:
+    """A job that learns, started as often as one likes, over a folder of change files and a table in memory."""
+
+    def __init__(self, spark: SparkSession, folder: Path, **learn: Any) -> None:
+        self.spark, self.folder = spark, folder
+        (folder / "in").mkdir(exist_ok=True)
+        self.events = str(folder / "events")
+        self.dies = Dies()
+        self.reports: list[LearnReport] = []
+        self.table: dict[int, dict[str, Any]] = {}
+        self.settings(**learn)
+        self.files = 0
+
+    def settings(self, **learn: Any) -> None:
+        learn = {"sinks": [{"kind": "delta", "path": self.events}], **learn}
+        self.text = json.dumps(
+            {
+                "table": "rows",
+                "key": "id",
+                "columns": COLUMNS,
+                "rules": [{"name": "one", "unique": ["id"]}],
+                "source": {
+                    "kind": "files",
+                    "path": str(self.folder / "in"),
+                    "options": {"maxFilesPerTrigger": 1, "latestFirst": "false"},
+                },
+                "state": {"checkpoint": str(self.folder / "checkpoint")},
+                "learn": learn,
+            }
+        )
+        self.job = job_of(read_rules_text(self.text))
+
+    def put(self, *rows: dict[str, Any], version: int, late: bool = False) -> list[dict[str, Any]]:
+        if not late:
+            self.table |= {row["id"]: row for row in rows}
+        return [{**row, "_change_type": "upsert", "_commit_version": version} for row in rows]
+
+    def drop(self, *keys: int, version: int) -> list[dict[str, Any]]:
+        for key in keys:
+            self.table.pop(key, None)
+        return [{"id": key, "_change_type": "delete", "_commit_version": version} for key in keys]
+
+    def send(self, changes: list[dict[str, Any]]) -> None:
+        """A file of changes. Spark takes files by their time."""
+        path = self.folder / "in" / f"{self.files:04d}.json"
+        path.write_text("".join(json.dumps(change) + "\n" for change in changes))
+        os.utime(path, (1_700_000_000 + self.files, 1_700_000_000 + self.files))
+        self.files += 1
+
+    def run(self, *, anew: bool = False) -> None:
+        query = start_learning(
+            self.spark,
+            self.job,
+            self.reports.append,
+            once=True,
+            anew=anew,
+            also=[self.dies],
+            companions=[self.dies],
+        )
+        query.awaitTermination(300)
+        assert query.exception() is None, str(query.exception())[-3000:]
+
+    def die(self, **where: bool) -> None:
+        vars(self.dies).update(where)
+        with pytest.raises(Exception, match="Crash"):
+            self.run()
+        vars(self.dies).update(dict.fromkeys(where, False))
+
+    @property
+    def holding(self) -> Holding:
+        noted = Notes(learn_notes_of(self.job)).read(HOLDING)
+        assert noted is not None
+        return Holding.of_json(noted, "here")
+
+    def check(self) -> None:
+        """The rules that hold are those of `discover`, and the events add up to them."""
+        learn = self.job.learn
+        assert learn is not None
+        rows = [{**row, "at": micros(row["at"])} for row in self.table.values()]
+        table = pa.Table.from_pylist(rows, TYPES)
+        chosen = [name for name in COLUMNS if name != "id"] if learn.columns is None else learn.columns
+        found = discover(
+            table, columns=chosen, cross=False, max_predicates=learn.max_predicates, top=None, seconds=None
+        )
+        assert found.exact
+        wanted = {one.rule.fingerprint for one in found.rules}
+        assert {one.fingerprint for one in self.holding.rules} == wanted
+        assert self.summed() == Counter(wanted)
+
+    def summed(self) -> Counter[str]:
+        told = Counter[str]()
+        for row in self.spark.read.format("delta").load(self.events).collect():
+            assert row.event in ("added", "dropped")
+            told[row.rule_fingerprint] += 1 if row.event == "added" else -1
+        return +told
+
+
+def micros(text: str | None) -> int | None:
+    from datetime import datetime
+
+    return None if text is None else round(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp())
+
+
+def row(key: int, source: random.Random) -> dict[str, Any]:
+    zip_code = source.randrange(6)
+    return {
+        "id": key,
+        "zip": source.choice([BIG + zip_code, BIG + zip_code, None]),
+        "city": f"city {zip_code // 2}" if source.random() < 0.95 else source.choice(["", "elsewhere", None]),
+        "rate": source.choice([zip_code * 1.5, None, 0.0]),
+        "at": source.choice([f"2024-11-03T0{zip_code}:30:00Z", "9999-12-31T00:00:00Z", None]),
+    }
+
+
+def test_after_every_batch_the_rules_are_those_of_discover(spark: SparkSession, tmp_path: Path) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"the seed is {seed}")  # pytest shows it if the test fails
+    source = random.Random(seed)
+    it = Learning(spark, tmp_path)
+    it.send(it.put(*(row(key, source) for key in range(25)), version=1))
+    it.run()
+    it.check()
+    first = it.reports[-1]
+    assert first.first
+    assert all(event.event == "added" and event.left_key is None for event in first.events)
+    for version in range(2, 5):  # a start each: the learner comes back from the journal
+        changes = it.put(*(row(source.randrange(40), source) for _ in range(4)), version=version)
+        it.send(changes + it.drop(*source.sample(range(25), 3), version=version))
+        # A change that comes after a newer one of its key does nothing.
+        stale = max(it.table)
+        it.send(it.put({**row(stale, source), "city": "late"}, version=0, late=True))
+        it.run()  # two batches in one run: the second finds the learner in memory
+        it.check()
+    assert [report.batch for report in it.reports] == list(range(7))
+    assert any(event.left_key is not None for report in it.reports[1:] for event in report.events)
+
+
+def test_a_batch_that_was_cut_off_is_told_once_and_applied_once(spark: SparkSession, tmp_path: Path) -> None:
+    source = random.Random(7)
+    it = Learning(spark, tmp_path, max_predicates=3, columns=["zip", "city"])
+    it.send(
+        it.put(
+            *({"id": key, "zip": key % 5, "city": f"c{key % 5}", "rate": None, "at": None} for key in range(20)),
+            version=1,
+        )
+    )
+    it.die(sink=True)
+    it.run()
+    it.check()
+    harms = (
+        {"companion": True},  # saved, and not told
+        {"sink": True},  # told, and not noted
+    )
+    for version, harm in enumerate(harms, 2):
+        it.send(
+            it.put(
+                {"id": 100 + version, "zip": version, "city": source.choice("xy"), "rate": None, "at": None},
+                version=version,
+            )
+        )
+        it.die(**harm)
+        newest = max(Path(journal_of(it.job).uri).glob("changes-*"), key=lambda path: int(path.name.split("-")[1]))
+        newest.write_bytes(newest.read_bytes()[:-5])  # torn: its batch is not done, and is done again
+        it.run()
+        it.check()
+    (tmp_path / "checkpoint/weever/learn/weever/journal/dump-0").write_bytes(b"torn")
+    it.send(it.put({"id": 200, "zip": 1, "city": "z", "rate": None, "at": None}, version=9))
+    with pytest.raises(Exception, match="dump-0") as caught:
+        it.run()
+    assert "--anew" in str(caught.value) or "delete" in str(caught.value) or "copy" in str(caught.value)
+
+
+def test_other_settings_are_refused_and_begun_anew_on_request(spark: SparkSession, tmp_path: Path) -> None:
+    it = Learning(spark, tmp_path, columns=["zip", "city"])
+    rows = [{"id": key, "zip": key % 5, "city": f"c{key % 5}", "rate": float(key), "at": None} for key in range(12)]
+    it.send(it.put(*rows, version=1))
+    it.run()
+    it.check()
+    it.settings(columns=["zip", "city", "rate"])
+    with pytest.raises(StateError, match="columns.*zip") as caught:
+        it.run()
+    assert "--anew" in str(caught.value)
+    it.run(anew=True)
+    it.check()
+    with pytest.raises(WeeverError, match="city_name"):
+        it.settings(columns=["zip", "city_name"])
+        it.run(anew=True)
+
+
+def test_a_delta_table_is_learned_and_an_adopted_rule_is_kept_by_the_job(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table, job = tmp_path / "table", tmp_path / "job.yaml"
+    spark.sql(
+        f"CREATE TABLE delta.`{table}` (id bigint, zip bigint, city string) USING delta "
+        "TBLPROPERTIES ('delta.enableChangeDataFeed'='true')"
+    )
+    spark.sql(f"INSERT INTO delta.`{table}` SELECT id, id % 4, concat('c', id % 4) FROM range(20)")
+    job.write_text(
+        "# packages\ntable: packages\nkey: id\nrules:\n  - {name: ids, unique: [id]}\n"
+        f"source: {{kind: delta, path: {table}}}\nstate: {{checkpoint: {tmp_path}/checkpoint, shards: 2}}\n"
+        f"learn:\n  sinks: [{{kind: delta, path: {tmp_path}/events}}]\n"
+    )
+
+    def learn() -> list[LearnReport]:
+        reports: list[LearnReport] = []
+        query = start_learning(spark, job_of(read_rules(job)), reports.append, once=True)
+        query.awaitTermination(300)
+        assert query.exception() is None, str(query.exception())[-3000:]
+        return reports
+
+    stream = Stream(spark, job.read_text())
+    stream.run()
+    learn()
+    assert run(["rules", "review", str(job), "--adopt", "zip_determines_city"]) == 0
+    assert "--rule-changes allow" in capfd.readouterr().out
+    stream.revised(job.read_text())
+    stream.run()
+    spark.sql(f"UPDATE delta.`{table}` SET city = 'other' WHERE id = 7")
+    stream.run()
+    assert {rule for rule, _, _ in stream.kept.open} == {"zip_determines_city"}
+    assert len(stream.kept.open) == 4
+    (report,) = learn()
+    (gone,) = [event for event in report.events if event.rule == "zip_determines_city"]
+    assert gone.event == "dropped"
+    assert "7" in (gone.left_key, gone.right_key)
+    assert (report.changes, report.rows) == (2, 20)
+    assert run(["rules", "review", str(job), "--list"]) == 0
+    said = capfd.readouterr().out
+    assert "no longer true of the table:\n  - zip_determines_city" in said
+    table_rows = spark.read.format("delta").load(f"{tmp_path}/events").where("rule = 'zip_determines_city'")
+    assert [row.event for row in table_rows.orderBy("batch_id").collect()] == ["added", "dropped"]
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE id = 7")
+    (report,) = learn()
+    assert "zip_determines_city" in {event.rule for event in report.events if event.event == "added"}
+
+
+def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": root, "COLUMNS": "200"}
+    program = [sys.executable, "-m", "weever_stream.cli", *arguments]
+    return subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.slow
+def test_the_commands_learn_and_a_failure_of_learning_does_not_stop_the_job(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    rows = [
+        {"id": key, "zip": key % 3, "city": f"c{key % 3}", "_change_type": "upsert", "_commit_version": 1}
+        for key in range(9)
+    ]
+    (tmp_path / "in" / "0.json").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    job = {
+        "table": "rows",
+        "key": "id",
+        "columns": {"id": "bigint", "zip": "bigint", "city": "string"},
+        "rules": [{"name": "one", "fd": "city -> zip"}],
+        "source": {"kind": "files", "path": str(tmp_path / "in")},
+        "state": {"checkpoint": str(tmp_path / "checkpoint"), "shards": 2},
+        "spark": {"spark.driver.extraJavaOptions": SETTINGS["spark.driver.extraJavaOptions"]},
+        "learn": {"columns": ["zip", "nowhere"]},
+    }
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    done = command("run", "job.json", "--once", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "learning has stopped" in done.stderr
+    assert "nowhere" in done.stderr
+    assert "batch 0" in done.stdout
+    job["learn"] = {}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    done = command("run", "job.json", "--once", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "learned from batch 0" in done.stderr, done.stderr
+    (tmp_path / "in" / "1.json").write_text(json.dumps({**rows[0], "city": "x", "_commit_version": 2}) + "\n")
+    done = command("learn", "job.json", "--once", "--format", "json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (told,) = map(json.loads, done.stdout.splitlines())
+    (gone,) = [one for one in told["events"] if one["rule"] == "zip_determines_city"]
+    assert (gone["event"], told["changes"], told["rows"]) == ("dropped", 1, 9)
+    assert "0" in (gone["left_key"], gone["right_key"])
+    del job["learn"]
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    done = command("learn", "job.json", "--once", folder=tmp_path)
+    assert done.returncode == 3
+    assert "has no `learn`" in done.stderr
