@@ -52,7 +52,7 @@ class Learner:
     rows are numbered from 1. `schema`: types of the columns, where the rows do not tell. `columns`: those that rules
     may read; by default all but the key. `rules`: a rule file or rules; then only comparisons that those make are
     looked at. `cross`, `shared` and `order_text` shape the space as in `discover`, `max_predicates` limits a rule's
-    length.
+    length. `sequence`: that of the rows, one or one each, where the changes that follow have sequences of their own.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Learner:
         shared: float = 0.3,
         order_text: bool = False,
         max_predicates: int | None = None,
+        sequence: int | Sequence[int] | None = None,
         seed: int = 0,
         small: int = SMALL,
         progress: Progress | None = None,
@@ -87,9 +88,10 @@ class Learner:
         self._start(comparisons, max_predicates, seed, small)
         self._numbered = 0 if self.key else batch.num_rows
         tell = progress or (lambda phase, done, total: None)
-        change = self._held.planned(batch, self._in_turn(batch.num_rows, True), np.ones(batch.num_rows, np.bool_))
+        puts = np.ones(batch.num_rows, np.bool_)
+        change = self._held.planned(batch, self._orders(batch.num_rows, sequence, puts), puts)
         self._keeper.begin(self._labelled.label(change.rows), tell)
-        self._held.take(change, remember=False)
+        self._held.take(change, remember=self._sequenced)
 
     def _start(self, comparisons: Sequence[Comparison], most: int | None, seed: int, small: int = SMALL) -> None:
         """Everything but rows."""
@@ -138,13 +140,7 @@ class Learner:
     def _apply(self, batch: pa.RecordBatch, sequence: Any, puts: Mask) -> Learned:
         if not batch.num_rows:
             return Learned()
-        if sequence is None:
-            orders = self._in_turn(batch.num_rows, puts)
-        else:
-            orders = order_of(sequence, puts, batch.num_rows)
-            self._last = max(self._last, int(orders.max()) >> 1)
-            self._sequenced = True
-        change = self._held.planned(batch, orders, puts)
+        change = self._held.planned(batch, self._orders(batch.num_rows, sequence, puts), puts)
         if not len(change):
             return Learned()
         before = self._keeper.told()
@@ -154,6 +150,15 @@ class Learner:
         if (places := self._keeper.tidy()) is not None:
             self._held.renumber(places)
         return learned
+
+    def _orders(self, n: int, sequence: Any, puts: Mask) -> Ints:
+        """The order of n changes: that of their sequence if they have one, else in turn."""
+        if sequence is None:
+            return self._in_turn(n, puts)
+        orders = order_of(sequence, puts, n)
+        self._last = max(self._last, int(orders.max(initial=0)) >> 1)
+        self._sequenced = True
+        return orders
 
     def _in_turn(self, n: int, puts: Mask | bool) -> Ints:
         """An order for changes that have none: after all that came."""

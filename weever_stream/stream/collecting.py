@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-__all__ = ["TYPE", "VERSION", "Collected", "collected", "last_of_each", "removals"]
+__all__ = ["DELETE", "TYPE", "UPSERT", "VERSION", "Collected", "collected", "last_of_each", "removals"]
 
 TYPE, VERSION = "_change_type", "_commit_version"
 UPSERT, DELETE = "upsert", "delete"

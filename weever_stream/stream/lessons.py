@@ -18,12 +18,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+import pyarrow.compute as pc
+
 from weever_stream.errors import StateError
 from weever_stream.learn import Learner
 from weever_stream.learn.events import RuleEvent, as_table, key_text, values_text
 from weever_stream.learn.holding import HOLDING, Holding, Moment
 from weever_stream.sinks.ruleevents import RuleEvents
-from weever_stream.stream.collecting import TYPE, VERSION, collected
+from weever_stream.stream.collecting import TYPE, UPSERT, VERSION, collected
 from weever_stream.stream.position import planned, read_text
 from weever_stream.stream.progress import PROGRESS
 
@@ -173,12 +175,14 @@ class Lessons:
 
     def _built(self, changes: pa.Table) -> Learner | None:
         """The learner of the first rows; None where there are none."""
-        import pyarrow.compute as pc
-
-        rows = changes.filter(pc.equal(changes.column(TYPE), "upsert")).drop_columns([TYPE, VERSION])
-        if not rows.num_rows:
+        puts = pc.equal(changes.column(TYPE), UPSERT)
+        first = changes.filter(puts)
+        if not first.num_rows:
             return None
-        return Learner(rows, key=list(self.about.key), **self.settings)
+        versions, rows = first.column(VERSION).to_numpy(), first.drop_columns([TYPE, VERSION])
+        learner = Learner(rows, key=list(self.about.key), sequence=versions, **self.settings)
+        learner.apply(changes.filter(pc.invert(puts)))  # nothing goes, but what comes late is known to be late
+        return learner
 
     def _told(
         self, learner: Learner | None, changes: pa.Table, learned: Learned | None, when: Planned, batch: int
