@@ -199,7 +199,7 @@ def _proposal(one: Proposal, number: int) -> Iterator[str]:
     held: Held = one.held
     yield escaped(f"{number:3}. {held.words or held.name}")
     yield escaped(f"     {held.name}: {held.deny}")
-    support = "" if held.support is None else f", {held.support:,} pairs test it"
+    support = "" if held.support is None else f", about {held.support:,} pairs test it"
     yield f"     holds since {_moment(held.since)}{support}"
 
 

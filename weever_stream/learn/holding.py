@@ -45,7 +45,7 @@ class Weight:
 
     score: float
     support: int | None = None
-    """Pairs that satisfy all its predicates but one, where they were counted."""
+    """About how many pairs satisfy all its predicates but one: what the rule says something about."""
 
 
 @dataclass(frozen=True)
@@ -108,21 +108,26 @@ class Holding:
         named = self.of(fingerprint) or next((one for one in self.ceased if one.fingerprint == fingerprint), None)
         return None if named is None else named.name
 
-    def advanced(
-        self, rules: Iterable[tuple[Rule, str]], rows: int, at: Moment, weights: Mapping[str, Weight] | None = None
-    ) -> Holding:
-        """The note after a batch: the rules that hold then, with their words. `weights`: by fingerprint."""
+    def advanced(self, rules: Iterable[tuple[Rule, str]], rows: int, at: Moment) -> Holding:
+        """The note after a batch: the rules that hold then, with their words."""
         listed = list(rules)
         known = [self.of(rule.fingerprint) for rule, _ in listed]
         taken = {held.name for held in known if held is not None}
         now = []
         for (rule, words), held in zip(listed, known, strict=True):
             born = held or Held(_free(rule.name, taken), rule.fingerprint, write_rule(rule), words, at)
-            weight = (weights or {}).get(rule.fingerprint)
-            if weight is not None:
-                born = replace(born, score=weight.score, support=weight.support)
             now.append(replace(born, words=words))
         return replace(self, rows=rows, at=at, rules=tuple(now))
+
+    def weighing(self, weights: Mapping[str, Weight]) -> Holding:
+        """The note with the weights of some rules, by fingerprint."""
+        rules = (
+            replace(one, score=weight.score, support=weight.support)
+            if (weight := weights.get(one.fingerprint))
+            else one
+            for one in self.rules
+        )
+        return replace(self, rules=tuple(rules))
 
     def without(self, dropped: Iterable[RuleEvent]) -> Holding:
         """The note with the reasons of rules that ceased to hold in its batch."""

@@ -184,6 +184,11 @@ class Learner:
         """The columns that rules may read."""
         return tuple(dict.fromkeys(name for one in self._space.comparisons for name in (one.left.name, one.right.name)))
 
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """What rules may compare."""
+        return self._space.comparisons
+
     def table(self) -> pa.Table:
         """The rows held: key and columns."""
         return pa.Table.from_batches([self._held.table()])

@@ -24,6 +24,7 @@ from weever_stream.errors import StateError
 from weever_stream.learn import Learner
 from weever_stream.learn.events import RuleEvent, as_table, key_text, values_text
 from weever_stream.learn.holding import HOLDING, Holding, Moment
+from weever_stream.learn.weighing import weigh
 from weever_stream.sinks.ruleevents import RuleEvents
 from weever_stream.stream.collecting import TYPE, UPSERT, VERSION, collected
 from weever_stream.stream.position import planned, read_text
@@ -49,6 +50,8 @@ __all__ = ["BEFORE", "BEGUN", "Companion", "LearnReport", "Lessons"]
 
 BEFORE = "before.json"
 """The note of the rules that held when all was begun anew: the first batch tells what became of them."""
+_WEIGHING = 20.0
+"""Rules that come are weighed again after so many times the time that it took last; until then they have no score."""
 BEGUN = "begun.json"
 """Which batch the learner was built from."""
 
@@ -113,6 +116,7 @@ class Lessons:
     companions: Sequence[Companion] = ()
     _learner: Learner | None = field(default=None, init=False)
     _holding: Holding | None = field(default=None, init=False)
+    _weigh_after: float = field(default=0.0, init=False)
     _at: int | None = field(default=None, init=False)
     """The batch that the learner holds last."""
 
@@ -200,10 +204,20 @@ class Lessons:
         else:
             holding = before.advanced(((rule, rule.description or "") for rule in learner.rules), len(learner), at)
             events = self._first_events(holding) if learned is None else _events(before, holding, learned)
-            holding = holding.without(event for event in events if event.event == "dropped")
+            holding = self._weighed(holding.without(event for event in events if event.event == "dropped"), learner)
         for companion in self.companions:
             events += companion.batch(learner, changes, learned)
         return holding, events
+
+    def _weighed(self, holding: Holding, learner: Learner) -> Holding:
+        """The note with the weights of rules that are new, unless that has taken more than its share of the time."""
+        began = time.monotonic()
+        new = [rule for rule in learner.rules if (held := holding.of(rule.fingerprint)) and held.score is None]
+        if not new or began < self._weigh_after:
+            return holding
+        weighed = holding.weighing(weigh(learner, new))
+        self._weigh_after = time.monotonic() + _WEIGHING * (time.monotonic() - began)
+        return weighed
 
     def _noted(self) -> Holding:
         noted = self.notes.read(HOLDING)
