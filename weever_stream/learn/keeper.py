@@ -66,8 +66,9 @@ class Keeper:
         width = len(labelled.columns)
         names = [str(at) for at in range(width)]
         self._schema = pa.schema([(name, pa.int32()) for name in names])
-        self.space = space_over(self._schema.empty_table(), labelled.comparisons)
-        """The comparisons and predicates, of columns that are named by their numbers; of no rows."""
+        space = space_over(self._schema.empty_table(), labelled.comparisons)
+        self.space = replace(space, programs=labelled.programs)
+        """The comparisons and predicates, of no rows; its programs are for rows of labels."""
         self.lattice = Lattice(self.space, most)
         self.codes: NDArray[np.int32] = np.empty((_ROOM, width), np.int32)
         self.dead: Bytes = np.zeros(_ROOM, np.uint8)

@@ -160,6 +160,12 @@ class Labelled:
         )
         return cls(tuple(place), tuple(labels), inner)
 
+    @property
+    def programs(self) -> NDArray[np.int32]:
+        """For each comparison the columns of labels that it reads, where it stands, and whether it is ordered."""
+        said = [(int(one.left.name), int(one.right.name), one.where, one.ordered) for one in self.comparisons]
+        return np.array(said, np.int32).reshape(-1, 4)
+
     def label(self, rows: pa.RecordBatch | pa.Table) -> NDArray[np.int32]:
         """The labels of some rows, a row each."""
         told = np.empty((rows.num_rows, len(self.columns)), np.int32)
