@@ -203,8 +203,9 @@ class Lessons:
             holding, events = replace(before, rows=len(learner), at=at), []
         else:
             holding = before.advanced(((rule, rule.description or "") for rule in learner.rules), len(learner), at)
+            holding = self._weighed(holding, learner)
             events = self._first_events(holding) if learned is None else _events(before, holding, learned)
-            holding = self._weighed(holding.without(event for event in events if event.event == "dropped"), learner)
+            holding = holding.without(event for event in events if event.event == "dropped")
         for companion in self.companions:
             events += companion.batch(learner, changes, learned)
         return holding, events
@@ -235,6 +236,7 @@ class Lessons:
         known = {one.fingerprint for one in before}
         gone = [one for one in before if holding.of(one.fingerprint) is None]
         came = [one for one in holding.rules if one.fingerprint not in known]
+        came.sort(key=lambda one: -(one.score or 0.0))
         dropped = [RuleEvent("dropped", one.name, one.fingerprint, one.deny, one.words) for one in gone]
         return dropped + [RuleEvent("added", one.name, one.fingerprint, one.deny, one.words) for one in came]
 
