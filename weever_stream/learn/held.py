@@ -58,6 +58,8 @@ class Held:
     def planned(self, batch: pa.RecordBatch, orders: Ints, puts: Mask) -> Change:
         """What some changes do, in whatever order they come; nothing is changed yet."""
         keys = self._keys(batch)
+        if puts.all() and not self.drops and len(set(keys)) == len(keys) and self.places.keys().isdisjoint(keys):
+            return Change(np.empty(0, np.int32), batch, orders, keys, {})
         last: dict[Any, int] = {}
         for at, key in enumerate(keys):
             if orders[at] >= orders[last.setdefault(key, at)]:

@@ -76,6 +76,8 @@ class Keeper:
         """Rows that have come, and those of them that have gone."""
         self.ledger = Ledger(self.space, self.lattice.bits(np.arange(4, dtype=np.uint8)))
         self.boxes = self.lattice.inverted(np.zeros((0, len(self.space.comparisons)), np.uint8))
+        self._told = self.boxes[:0], self.boxes[:0]
+        """Rules, and what was told of them."""
         self.sets: list[tuple[int, ...]] = []
         self._listings: list[Listing] = []
         self._chosen_for, self._chosen_sets = 0, 0
@@ -90,13 +92,15 @@ class Keeper:
     def __len__(self) -> int:
         return self.size - self.buried
 
-    def told(self, boxes: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+    def told(self) -> NDArray[np.uint8]:
         """The rules without those that others imply, one way round, as boxes; of fewer than two rows none is told."""
         if len(self) < 2:
             return self.boxes[:0]
-        some = self.boxes if boxes is None else boxes
-        some = some[(some != ANYTHING).any(1)]
-        return self.lattice.boxes(without_implied(self.space, self.lattice.rules(some)))
+        if self._told[0] is not self.boxes:
+            some = self.boxes[(self.boxes != ANYTHING).any(1)]
+            told = self.lattice.boxes(without_implied(self.space, self.lattice.rules(some)))
+            self._told = self.boxes, told
+        return self._told[1]
 
     # Changes
 
@@ -133,10 +137,10 @@ class Keeper:
         rows = self._append(codes)
         self._come(rows, news)
         # With a column's first null sets are safe for fewer rules than they were: none is to be trusted.
-        trusted = set() if self._first_null(codes) else {box.tobytes() for box in self.boxes}
+        trusted = self.boxes[:0] if self._first_null(codes) else self.boxes
         self._follow(news)
-        if news.went or not trusted:
-            self._check_against_all(trusted, news)
+        if news.went or not len(trusted):
+            self._check_against_all({box.tobytes() for box in trusted}, news)
         return news
 
     def _append(self, codes: NDArray[np.int32]) -> Rows:

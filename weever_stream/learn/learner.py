@@ -24,7 +24,7 @@ from weever_stream.detect.changes import LAST_SEQUENCE, ChangeReader, kinds_of, 
 from weever_stream.detect.detector import rule_file
 from weever_stream.detect.intake import ROW_NUMBER, arrow_schema, infer_schema, storable, to_table
 from weever_stream.discover.predicates import Options, comparisons_in, comparisons_of, may_meet, space_over, usable
-from weever_stream.discover.run import free_name, refuse_unknown
+from weever_stream.discover.run import Discovery, free_name, refuse_unknown
 from weever_stream.discover.words import name_of, understand
 from weever_stream.errors import DataError, DetectorError, did_you_mean
 from weever_stream.learn.held import Held
@@ -50,9 +50,10 @@ class Learner:
 
     `rows`: the first ones (an Arrow table, a frame, dicts). `key`: the column or columns that name a row; without one
     rows are numbered from 1. `schema`: types of the columns, where the rows do not tell. `columns`: those that rules
-    may read; by default all but the key. `rules`: a rule file or rules; then only comparisons that those make are
-    looked at. `cross`, `shared` and `order_text` shape the space as in `discover`, `max_predicates` limits a rule's
-    length. `sequence`: that of the rows, one or one each, where the changes that follow have sequences of their own.
+    may read; by default all but the key. `rules`: a rule file, rules or a discovery; then only comparisons that
+    those make are looked at. `cross`, `shared` and `order_text` shape the space as in `discover`, `max_predicates`
+    limits a rule's length. `sequence`: that of the rows, one or one each, where the changes that follow have sequences
+    of their own.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Learner:
         key: str | Sequence[str] | None = None,
         schema: Any = None,
         columns: Sequence[str] | None = None,
-        rules: str | Path | RuleFile | Iterable[Rule | str] | None = None,
+        rules: str | Path | RuleFile | Discovery | Iterable[Rule | str] | None = None,
         cross: bool = True,
         shared: float = 0.3,
         order_text: bool = False,
@@ -291,13 +292,15 @@ def _stored(
 
 
 def _comparisons(
-    table: pa.Table, options: Options, rules: str | Path | RuleFile | Iterable[Rule | str] | None
+    table: pa.Table, options: Options, rules: str | Path | RuleFile | Discovery | Iterable[Rule | str] | None
 ) -> list[Comparison]:
     """The comparisons to look at: those of the first rows, or those that some rules make."""
     if rules is None:
         if table.num_rows:
             return comparisons_in(table, options)[1]
         return comparisons_of(usable(schema_of(table.schema), (), options)[0], (), options)
+    if isinstance(rules, Discovery):
+        rules = [found.rule for found in rules.rules]
     types, _ = usable(schema_of(table.schema), (), options)
     asked = {
         frozenset(column.name for column in predicate.columns)
