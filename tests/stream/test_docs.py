@@ -12,18 +12,19 @@ import pytest
 import typer
 
 from weever_stream.cli.app import VERBS
-from weever_stream.job import options
+from weever_stream.job import learning, options
 from weever_stream.job.job import Job, job_of
 from weever_stream.rules import read_rules_text
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("job.md", "feeds.md", "quickstart.md", "sinks.md")
+PAGES = ("job.md", "feeds.md", "quickstart.md", "sinks.md", "learn-on-the-stream.md")
 MODELS = {
     "`source`, every kind": options.DeltaSource,
     "`source: {kind: delta}`": options.DeltaSource,
     "`source: {kind: kafka}`": options.KafkaSource,
     "`source: {kind: files}`": options.FilesSource,
     "`state`": options.State,
+    "`learn`": learning.Learn,
 }
 
 
@@ -47,7 +48,7 @@ def read(text: str, environ: dict[str, str]) -> Job:
     return job_of(read_rules_text(text).resolve(environ))
 
 
-@pytest.mark.parametrize("page", ["README.md", "job.md", "feeds.md", "quickstart.md"])
+@pytest.mark.parametrize("page", ["README.md", "job.md", "feeds.md", "quickstart.md", "learn-on-the-stream.md"])
 def test_job_files_on_the_pages_are_jobs(page: str, tmp_path: Path) -> None:
     secret = tmp_path / "jaas"
     secret.write_text("secret", encoding="utf-8")
@@ -95,6 +96,18 @@ def test_every_field_of_a_source_is_told(kind: str) -> None:
 
 def test_every_field_of_the_state_is_told() -> None:
     assert set(options.State.model_fields) == fields_in("job.md", "`state`")
+
+
+def test_every_field_of_learn_is_told() -> None:
+    assert set(learning.Learn.model_fields) == fields_in("job.md", "`learn`")
+
+
+@pytest.mark.parametrize(("verb", "page"), [("learn", "learn-on-the-stream.md"), ("rules", "learn-on-the-stream.md")])
+def test_every_option_of_learning_is_told(verb: str, page: str) -> None:
+    command = typer.main.get_command(_app(verb))
+    told = {*re.findall(r"(--[a-z][\w-]+)", text_of(page)), "--help"}
+    options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+    assert options <= told, options - told
 
 
 def test_every_option_of_run_is_told() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -40,6 +41,7 @@ COLUMNS = {"id": "bigint", "zip": "bigint", "city": "string", "rate": "double", 
 TYPES = pa.schema(
     [("id", pa.int64()), ("zip", pa.int64()), ("city", pa.string()), ("rate", pa.float64()), ("at", pa.int64())]
 )
+ROOT = Path(__file__).parents[2]
 BIG = 9007199254740992
 """The first whole number after which doubles skip one."""
 
@@ -299,14 +301,18 @@ def test_a_delta_table_is_learned_and_an_adopted_rule_is_kept_by_the_job(
     assert "no longer true of the table:\n  - zip_determines_city" in said
     table_rows = spark.read.format("delta").load(f"{tmp_path}/events").where("rule = 'zip_determines_city'")
     assert [row.event for row in table_rows.orderBy("batch_id").collect()] == ["added", "dropped"]
+    (query,) = re.findall(
+        r"```\n(SELECT rule_fingerprint.*?)```", (ROOT / "docs" / "tables.md").read_text("utf-8"), re.S
+    )
+    holding = spark.sql(query.replace("/lake/packages_rule_events", f"{tmp_path}/events")).collect()
+    assert len(holding) == report.rules
     spark.sql(f"DELETE FROM delta.`{table}` WHERE id = 7")
     (report,) = learn()
     assert "zip_determines_city" in {event.rule for event in report.events if event.event == "added"}
 
 
 def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    root = str(Path(__file__).parents[2])
-    environment = {**os.environ, "PYTHONPATH": root, "COLUMNS": "200"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
     program = [sys.executable, "-m", "weever_stream.cli", *arguments]
     return subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
