@@ -64,3 +64,27 @@ def test_a_broker_that_is_not_there_is_told(spark: Any) -> None:
     with pytest.raises(OutputError, match="the topic nowhere cannot be written: TimeoutException") as raised:
         sink.write(Story(spark).batch(0, [Pair("a", "VALUE")]))
     assert "VALUE" not in raised.value.render()
+
+
+def test_events_of_learned_rules_go_to_a_topic_by_fingerprint(spark: Any, kafka: Any) -> None:
+    from datetime import datetime, timezone
+
+    from weever_stream.learn.events import RuleEvent, as_table
+    from weever_stream.rules import parse_rule
+    from weever_stream.sinks.batch import EVENT_COLUMNS
+    from weever_stream.sinks.ruleevents import RuleEvents, open_event_sinks
+
+    options = KafkaSink(kind="kafka", servers=kafka.servers, topic=f"t{uuid4().hex}")
+    [sink] = open_event_sinks(spark, [options])
+    rule = parse_rule("t.a = s.a and t.b != s.b", name="a_determines_b")
+    event = RuleEvent.of("dropped", rule, "a determines b", 0.25, (NASTY, "2", '{"a":1}', '{"a":1}'))
+    at = datetime(2026, 3, 8, 7, tzinfo=timezone.utc)
+    for _ in range(2):  # a batch that is written again repeats itself under the same key
+        sink.write(RuleEvents(3, "query", '{"version":3}', at, as_table([event]), spark))
+    sink.write(RuleEvents(4, "query", '{"version":4}', at, as_table([]), spark))
+    found = last_messages(spark, kafka.servers, options.topic)
+    assert list(found) == [rule.fingerprint]
+    told = found[rule.fingerprint]
+    assert tuple(told) == EVENT_COLUMNS
+    assert (told["event"], told["error"], told["left_key"], told["batch_id"]) == ("dropped", 0.25, NASTY, 3)
+    assert told["detected_at"].startswith("2026-03-08T07:00:00")

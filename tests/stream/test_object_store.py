@@ -107,3 +107,29 @@ def test_a_store_that_refuses_or_is_not_there_is_told_without_secrets(s3: Object
     assert s3.secret_key not in repr(nowhere)
     with pytest.raises(StateError, match=r"cannot be opened for run files: TypeError"):
         RunStore(options(s3, "runs", tmp_path, no_such_option=1))
+
+
+def test_a_journal_on_s3_comes_back_and_is_tidied(s3: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from tests.state.test_journal import Sums, changes, wanted
+    from weever_stream.state import journal as module
+    from weever_stream.state.journal import Journal
+
+    monkeypatch.setattr(module, "SMALL", 1800)
+    where, held = options(s3, "journal", tmp_path), Sums([])
+    journal = Journal(where)
+    for batch in range(9):
+        held.apply(changes(batch))
+        if batch:
+            journal.note(batch, changes(batch))
+        if journal.due(batch):
+            journal.dump(batch, held.dump)
+        journal.tidy(batch)
+    again = Journal(where)
+    for batch in (8, 9):
+        found = again.restore(batch, Sums.load, Sums.apply)
+        assert found is not None
+        assert found.numbers == wanted(batch)
+    names = [name for name, _, _ in RunStore(where).listed()]
+    assert len([name for name in names if name.startswith("dump")]) <= 2
+    again.forget(8)
+    assert "changes-8" not in [name for name, _, _ in RunStore(where).listed()]

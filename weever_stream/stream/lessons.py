@@ -161,6 +161,7 @@ class Lessons:
         """The learner as it was before a batch; None if there was none yet."""
         if self._at is not None and self._at == batch - 1:
             return self._learner
+        self._learner = None  # one at a time fits the memory
         found = self.journal.restore(batch, Learner.load, _applied)
         begun = (self.notes.read(BEGUN) or {}).get("batch")
         if found is None and begun is not None and begun < batch:
