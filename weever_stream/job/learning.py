@@ -57,7 +57,7 @@ class Learn(_Options):
     @property
     def space(self) -> dict[str, Any]:
         """What decides which rules can be found: where it changes, all is learned anew."""
-        return {name: getattr(self, name) for name in ("columns", "max_predicates", "cross", "order_text")}
+        return {name: getattr(self, name) for name in ("columns", "max_predicates", "cross", "order_text", "error")}
 
 
 learn_options: TypeAdapter[Learn] = TypeAdapter(Learn)

@@ -90,7 +90,7 @@ class About:
 
 
 def _told(value: object) -> str:
-    return "all" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return "none said" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _in_order(kind: pa.DataType) -> bool:

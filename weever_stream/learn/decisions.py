@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weever_stream.errors import OutputError, RuleError, StateError, did_you_mean
 from weever_stream.learn.about import ABOUT, About
-from weever_stream.learn.holding import HOLDING, Holding
+from weever_stream.learn.holding import HOLDING, Holding, Moment
 from weever_stream.learn.proposals import Broken, Proposal, broken, proposed
 from weever_stream.rules.adding import add_rule
 from weever_stream.rules.file import content_of
@@ -33,6 +33,8 @@ __all__ = ["DECISIONS", "Decisions", "Review", "adopt", "review_of"]
 
 DECISIONS = "decisions.json"
 _FORMAT = 1
+_PROGRESS = "progress.json"
+"""What every batch notes, whether it changes rules or not."""
 
 
 @dataclass(frozen=True)
@@ -142,12 +144,21 @@ def review_of(notes: Notes, rules: Sequence[Rule], where: str) -> Review:
             f"nothing was learned yet under {where}",
             hint="`weever learn job.yaml --once` learns from what is there; `weever run` does it beside the job",
         )
-    holding, decisions = Holding.of_json(noted, where), Decisions.read(notes)
+    holding, decisions = _now(Holding.of_json(noted, where), notes), Decisions.read(notes)
     known = About.of_json(about, where).known(holding.columns)
     rejected = {one.fingerprint for one in decisions.rejected}
     return Review(
         holding, tuple(proposed(holding, rules, known, rejected)), tuple(broken(holding, rules, known)), decisions
     )
+
+
+def _now(holding: Holding, notes: Notes) -> Holding:
+    """The note as of the last batch: it is not written again by batches that change no rule."""
+    done = notes.read(_PROGRESS)
+    if done is None or int(done["batch"]) < holding.at.batch:
+        return holding
+    at = Moment(int(done["batch"]), str(done["position"]), str(done["detected_at"]))
+    return replace(holding, rows=int(done["rows"]), at=at)
 
 
 def adopt(path: Path, rule: Rule) -> None:

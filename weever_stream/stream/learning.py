@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
     from weever_stream.feeds import Feed
     from weever_stream.job.job import Job
+    from weever_stream.learn.together import Companion
     from weever_stream.sinks.ruleevents import EventSink
-    from weever_stream.stream.lessons import Companion, LearnReport
+    from weever_stream.stream.lessons import LearnReport
 
 __all__ = ["start_learning"]
 
@@ -60,9 +61,12 @@ def start_learning(
     every: str | None = None,
     anew: bool = False,
     also: Sequence[EventSink] = (),
-    companions: Sequence[Companion] = (),
+    companions: Callable[[], Sequence[Companion]] = tuple,
 ) -> StreamingQuery:
-    """Starts the query. `once`: what is there now is learned from, and the query ends. `also`: further sinks."""
+    """Starts the query. `once`: what is there now is learned from, and the query ends.
+
+    `also`: further sinks, before those of the job file. `companions` makes what is kept beside the learner.
+    """
     if job.learn is None:
         raise RuleError(
             "the job file has no `learn`", hint="add `learn: {}` to it; docs/learn-on-the-stream.md tells more"
@@ -94,7 +98,7 @@ class _Opening:
         once: bool,
         every: str | None,
         also: Sequence[EventSink],
-        companions: Sequence[Companion],
+        companions: Callable[[], Sequence[Companion]],
     ) -> StreamingQuery:
         job, learn = self.job, self.job.learn
         assert learn is not None
@@ -115,7 +119,7 @@ class _Opening:
             journal=Journal(journal_of(job)),
             logbook=logbook,
             lease=self.lease,
-            sinks=[*open_event_sinks(self.spark, learn.sinks, predecessors=predecessors), *also],
+            sinks=[*also, *open_event_sinks(self.spark, learn.sinks, predecessors=predecessors)],
             observe=observe,
             settings={
                 "columns": learn.columns,

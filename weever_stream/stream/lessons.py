@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
 from weever_stream.errors import StateError
-from weever_stream.learn import Learner
 from weever_stream.learn.events import RuleEvent, as_table, key_text, values_text
 from weever_stream.learn.holding import HOLDING, Holding, Moment
+from weever_stream.learn.together import Together
 from weever_stream.learn.weighing import weigh
 from weever_stream.sinks.ruleevents import RuleEvents
 from weever_stream.stream.collecting import TYPE, UPSERT, VERSION, collected
@@ -31,14 +30,15 @@ from weever_stream.stream.position import planned, read_text
 from weever_stream.stream.progress import PROGRESS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from weever_stream.learn import Learned, RuleChange
+    from weever_stream.learn import Learned, Learner, RuleChange
     from weever_stream.learn.about import About
+    from weever_stream.learn.together import Companion
     from weever_stream.sinks.ruleevents import EventSink
     from weever_stream.state.journal import Journal
     from weever_stream.state.lease import Lease
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from weever_stream.stream.logbook import Logbook
     from weever_stream.stream.position import Planned
 
-__all__ = ["BEFORE", "BEGUN", "Companion", "LearnReport", "Lessons"]
+__all__ = ["BEFORE", "BEGUN", "LearnReport", "Lessons"]
 
 BEFORE = "before.json"
 """The note of the rules that held when all was begun anew: the first batch tells what became of them."""
@@ -54,25 +54,6 @@ _WEIGHING = 20.0
 """Rules that come are weighed again after so many times the time that it took last; until then they have no score."""
 BEGUN = "begun.json"
 """Which batch the learner was built from."""
-
-
-class Companion(Protocol):
-    """What looks at every batch beside the learner and has events of its own: the error of rules, their drift."""
-
-    def begin(self, learner: Learner | None, notes: Notes) -> None:
-        """The learner came back from the journal, or is yet to be built: what is kept in memory is to be made again.
-
-        `notes` is where small things can be kept that the learner does not hold.
-        """
-        ...
-
-    def batch(self, learner: Learner, changes: pa.Table, learned: Learned | None) -> Iterable[RuleEvent]:
-        """The events of a batch. `learned` is None for the batch that the learner was built from.
-
-        Called once the learner holds the batch, with what it was given. A batch that is done again after a crash, in
-        this process or another, must give the same events.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -113,35 +94,37 @@ class Lessons:
     sinks: Sequence[EventSink]
     observe: Callable[[LearnReport], None]
     settings: Mapping[str, Any]
-    companions: Sequence[Companion] = ()
-    _learner: Learner | None = field(default=None, init=False)
+    companions: Callable[[], Sequence[Companion]] = tuple
+    """Makes what is kept beside a learner."""
+    _held: Together | None = field(default=None, init=False)
     _holding: Holding | None = field(default=None, init=False)
     _weigh_after: float = field(default=0.0, init=False)
     _at: int | None = field(default=None, init=False)
-    """The batch that the learner holds last."""
+    """The batch that is held last."""
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """For `foreachBatch`."""
         began = time.perf_counter()
         self.lease.check()
         when = planned(self.spark, self.checkpoint, batch)
-        learner = self._before(batch)
+        held = self._before(batch)
         taken = collected(frame, self.about.key, self.about.columns)
         self._at = None  # until the batch is done, what is in memory is neither before it nor after
-        changes = taken.changes if learner is None else taken.after_clearing(self._keys(learner))
-        first, learned = learner is None, None
-        if learner is None:
-            learner = self._built(changes)
+        first, learned, told = held is None, None, list[RuleEvent]()
+        if held is None:
+            held, told = self._built(taken.changes)
         else:
-            learned = _applied(learner, changes)
+            changes = taken.after_clearing(self._keys(held.learner))
+            learned, told = held.apply(changes)
             self.journal.note(batch, changes)
-        holding, events = self._told(learner, changes, learned, when, batch)
+        learner = None if held is None else held.learner
+        holding, events = self._told(learner, learned, when, batch)
+        events += told
         self._write(events, when, batch)
         self._note(holding, events, learner, when, batch, first)
-        if learner is not None and self.journal.due(batch):
-            self.journal.dump(batch, learner.dump)
+        if held is not None and self.journal.due(batch):
+            self.journal.dump(batch, held.dump)
         self.journal.tidy(batch)
-        self._learner, self._holding, self._at = learner, holding, batch
         self.observe(
             LearnReport(
                 batch=batch,
@@ -156,13 +139,14 @@ class Lessons:
                 seconds=round(time.perf_counter() - began, 6),
             )
         )
+        self._held, self._holding, self._at = held, holding, batch
 
-    def _before(self, batch: int) -> Learner | None:
-        """The learner as it was before a batch; None if there was none yet."""
+    def _before(self, batch: int) -> Together | None:
+        """What was held before a batch; None if nothing was learned yet."""
         if self._at is not None and self._at == batch - 1:
-            return self._learner
-        self._learner = None  # one at a time fits the memory
-        found = self.journal.restore(batch, Learner.load, _applied)
+            return self._held
+        self._held = self._holding = None  # one at a time fits the memory
+        found = self.journal.restore(batch, lambda path: Together.load(path, self.companions), Together.apply)
         begun = (self.notes.read(BEGUN) or {}).get("batch")
         if found is None and begun is not None and begun < batch:
             raise StateError(
@@ -170,27 +154,23 @@ class Lessons:
                 hint="restore them from a copy of the checkpoint, or `weever learn --anew` begins again",
             )
         self.journal.forget(batch)
-        self._holding = None
-        for companion in self.companions:
-            companion.begin(found, self.notes)
         return found
 
     def _keys(self, learner: Learner) -> pa.Table:
         return learner.table().select(list(self.about.key))
 
-    def _built(self, changes: pa.Table) -> Learner | None:
-        """The learner of the first rows; None where there are none."""
+    def _built(self, changes: pa.Table) -> tuple[Together | None, list[RuleEvent]]:
+        """What is learned from the first rows; nothing where there are none."""
         puts = pc.equal(changes.column(TYPE), UPSERT)
-        first = changes.filter(puts)
+        first = changes.filter(puts).drop_columns([TYPE])
         if not first.num_rows:
-            return None
-        versions, rows = first.column(VERSION).to_numpy(), first.drop_columns([TYPE, VERSION])
-        learner = Learner(rows, key=list(self.about.key), sequence=versions, **self.settings)
-        learner.apply(changes.filter(pc.invert(puts)))  # nothing goes, but what comes late is known to be late
-        return learner
+            return None, []
+        held, events = Together.build(first, VERSION, self.companions(), key=list(self.about.key), **self.settings)
+        held.apply(changes.filter(pc.invert(puts)))  # nothing goes, but what comes late is known to be late
+        return held, events
 
     def _told(
-        self, learner: Learner | None, changes: pa.Table, learned: Learned | None, when: Planned, batch: int
+        self, learner: Learner | None, learned: Learned | None, when: Planned, batch: int
     ) -> tuple[Holding, list[RuleEvent]]:
         """The rules that hold after a batch, and what is told of it."""
         at = Moment(batch, when.position, when.at.isoformat())
@@ -207,8 +187,6 @@ class Lessons:
             holding = self._weighed(holding, learner)
             events = self._first_events(holding) if learned is None else _events(before, holding, learned)
             holding = holding.without(event for event in events if event.event == "dropped")
-        for companion in self.companions:
-            events += companion.batch(learner, changes, learned)
         return holding, events
 
     def _weighed(self, holding: Holding, learner: Learner) -> Holding:
@@ -258,7 +236,7 @@ class Lessons:
     ) -> None:
         if first and learner is not None:
             self.notes.write(BEGUN, {"batch": batch})
-        if learner is not None and (first or events):
+        if learner is not None and (first or any(event.event in ("added", "dropped") for event in events)):
             self.notes.write(HOLDING, holding.to_json(), compact=True)
         self.notes.write(
             PROGRESS,
@@ -275,10 +253,6 @@ class Lessons:
     def _query_id(self) -> str:
         """The id that the query keeps for the life of its checkpoint."""
         return str(json.loads(read_text(self.spark, f"{self.checkpoint}/metadata"))["id"])
-
-
-def _applied(learner: Learner, changes: pa.Table) -> Learned:
-    return learner.apply(changes)
 
 
 def _events(before: Holding, after: Holding, learned: Learned) -> list[RuleEvent]:
