@@ -1,0 +1,1 @@
+"""Keeping what was discovered true while the data changes."""
