@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weever_stream.detect.texts import keys_of
+from weever_stream.index.hashing import mix_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,9 +45,9 @@ class _Piece(NamedTuple):
     left: Ints
     right: Ints
 
-    def every(self, step: int) -> _Piece:
-        """Some of them."""
-        some = np.arange(0, len(self.left), step)
+    def one_of(self, step: int) -> _Piece:
+        """Some of them, by chance: whatever the order in which they were found, every row has its share."""
+        some = np.flatnonzero(mix_keys(np.stack([self.left, self.right], 1)) % step == 0)
         return _Piece(self.found.take(some), self.left[some], self.right[some])
 
 
@@ -59,10 +60,10 @@ class _Broken:
     """Of so many pairs one is looked at, the same of early pieces as of late ones."""
 
     def take(self, piece: _Piece) -> None:
-        self.pieces.append(piece.every(self.step) if self.step > 1 else piece)
+        self.pieces.append(piece.one_of(self.step) if self.step > 1 else piece)
         while sum(len(one.left) for one in self.pieces) > _LOOKED_AT:
-            self.pieces = [one.every(2) for one in self.pieces]
             self.step *= 2
+            self.pieces = [one.one_of(self.step) for one in self.pieces]
 
 
 class Culprits:

@@ -176,7 +176,7 @@ class _Watched:
             "waiting": list(vars(self.waiting).values()),
             "score": self.score,
             "since": list(self.since),
-            "buckets": [[at, round(n, 3)] for at, n in self.buckets.items()],
+            "buckets": [[at, n] for at, n in self.buckets.items()],
             "blamed": list(self.blamed),
             "drifting": self.drifting and self.drifting.as_json(),
             "test": self.test and list(vars(self.test).values()),
@@ -393,7 +393,7 @@ class Drift:
             drift._watched = {name: _Watched.from_json(one) for name, one in noted["watched"].items()}
             drift._told = tuple(Notice(**one) for one in noted["told"])
             drift._untold = tuple(Notice(**one) for one in noted["untold"])
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (LookupError, TypeError, ValueError, AttributeError):
             raise StateError(
                 "what is noted of the drift of rules is damaged", hint="restore it from a copy of the checkpoint"
             ) from None
