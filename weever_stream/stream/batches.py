@@ -18,9 +18,10 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from weever_stream.errors import DataError
-from weever_stream.learn.drift import Observation, Struck
+from weever_stream.learn.drift import Observation
 from weever_stream.sinks.batch import DELTA_COLUMNS, REJECT_COLUMNS, Batch
 from weever_stream.stream.deltas import DELTA_SCHEMA, net, unpacked, unpacked_here
+from weever_stream.stream.drifting import struck
 from weever_stream.stream.operator import ASIDE, DELTAS, REJECTS, TALLY, unpack_rejects
 from weever_stream.stream.position import planned, read_text
 from weever_stream.stream.progress import BatchReport
@@ -129,20 +130,10 @@ class Batches:
         self.observe(report)
 
     def _observed(self, batch: Batch, told: list[Row], changes: int) -> Observation:
-        """What is looked at for drift: the rows that explain what the batch broke, as all shards name them."""
-        # Pairs may have come from another shard only in a batch in which some have left one.
-        moved = {row.rule for row in told if row.kind == DELTAS and row.moving and row.sign < 0}
-        struck: dict[str, Struck] = {}
-        for row in told:
-            if row.kind != TALLY or row.shard == ASIDE:
-                continue
-            for one in json.loads(bytes(row.body))["struck"]:
-                if not (one["moving"] and one["rule"] in moved):
-                    name, named = self._names[one["rule"]], [tuple(culprit) for culprit in one["named"]]
-                    before = struck.get(name, Struck(0))
-                    struck[name] = Struck(before.rows + one["rows"], [*before.named, *named])
+        """What is looked at for drift."""
         still = {name: n + batch.unlisted.get(name, 0) for name, n in batch.open.items()}
-        return Observation(batch.id, changes, batch.position, batch.detected_at.isoformat(), struck, still)
+        broken = struck(told, self._names)
+        return Observation(batch.id, changes, batch.position, batch.detected_at.isoformat(), broken, still)
 
     def _net(self, output: DataFrame, told: list[Row]) -> tuple[DataFrame, DataFrame | None, _Changed]:
         """The deltas, what of them is kept in memory, and how many of each rule were added and removed."""
