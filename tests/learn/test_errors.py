@@ -214,6 +214,20 @@ def test_hysteresis_is_a_share_of_the_limit_to_the_pair(limit: int, wrongs: list
     assert [one.event for wrong in wrongs for one in watch.upsert(group(101, wrong))] == events
 
 
+def test_limits_that_doubles_miss_are_met_all_the_same():
+    assert int(56 / 110 * 110) == 55, "of 11 rows 4 are wrong: 56 ordered pairs"
+    watch = ErrorWatch([FD], group(11, 0), key="id", error=56 / 110, hysteresis=0.0)
+    assert [one.event for one in watch.upsert(group(11, 4))] == ["changed"]
+    limit = 88 / 210 / 0.8
+    assert limit * (1 - 0.2) * 210 > 88, "of 15 rows 4 are wrong: 88 ordered pairs, which are not below 0.8 of the limit"
+    watch = ErrorWatch([FD], group(15, 4), key="id", error=limit, hysteresis=0.2)
+    watch._holds = [False]
+    assert [one.event for one in watch.upsert({"id": 99, "a": 99, "b": 0})] == ["returned"]  # 88 of 240 are
+    watch = ErrorWatch([FD], group(15, 5), key="id", error=limit, hysteresis=0.2)
+    watch._holds = [False]
+    assert [one.event for one in watch.upsert(group(15, 4))] == ["changed"]
+
+
 def test_rows_to_begin_with_are_no_news_and_decide_what_holds():
     watch = ErrorWatch([FD], group(101, 2), key="id", error=396 / 10_100, hysteresis=0.2)
     assert watch.holding == watch.rules
