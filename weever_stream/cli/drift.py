@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["drift", "sparkline"]
 
+_WIDTH = 120
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -90,30 +91,34 @@ def _show(progress: Mapping[str, Any], trends: Sequence[Trend]) -> None:
     from weever_stream.drawing import printable
 
     console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = max(console.width, _WIDTH)  # nobody's window: names need not be folded
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("rule", overflow="fold")
     for name in ("open", "usual", "lately"):
         table.add_column(name, justify="right")
     table.add_column("trend", no_wrap=True)
-    table.add_column("drifts since")
     for one in trends:
-        style, since = ("", "") if one.drifting is None else ("red", one.drifting.since[:19].replace("T", " ") + "Z")
+        style = "" if one.drifting is None else "red"
         table.add_row(
             Text(printable(one.rule, 80), style=style),
             Text(f"{_open(progress, one.rule):,}"),
             Text(_rate(one.baseline)),
             Text(_rate(one.recent), style=style),
             Text(sparkline(one.points), style=style),
-            Text(since, style=style),
         )
     console.print(table)
-    drifting = [one for one in trends if one.drifting is not None]
-    width = trends[0].width if trends else 0
-    told = [
-        "usual, lately: rows that break the rule, of 1,000 changes" + (f"; a bar is {width:,} changes" * bool(width)),
-        f"{len(drifting)} of {len(trends)} rules drift, as of {printable(progress['position'], 160)}",
-    ]
-    console.print(Text("\n" + "\n".join(told), style="dim"))
+    if trends:
+        bar = f"a bar is {trends[0].width:,} changes"
+        console.print(Text(f"\nusual, lately: rows that break the rule, of 1,000 changes; {bar}", style="dim"))
+    drifting = [one.drifting for one in trends if one.drifting is not None]
+    for notice in drifting:
+        since = notice.since[:19].replace("T", " ")
+        place = printable(notice.since_position, 160)
+        console.print(Text(f"{printable(notice.rule, 80)} drifts since {since}, after {place}", style="red"))
+    console.print(
+        f"{len(drifting)} of {len(trends)} rules drift, as of {printable(progress['position'], 160)}", markup=False
+    )
 
 
 def _rate(per_change: float) -> str:

@@ -85,7 +85,7 @@ class Watch:
             return
         _log.warning(
             "rule_drifts",
-            f"{name} is broken by {recent:g} of 1,000 changes since {since}, and used to be by {baseline:g}:"
+            f"{name} is broken by {recent:.3g} of 1,000 changes since {since}, and used to be by {baseline:.3g}:"
             " is the rule still true?",
             batch_id=batch,
             rule=name,

@@ -133,7 +133,9 @@ class Batches:
         """What is looked at for drift."""
         still = {name: n + batch.unlisted.get(name, 0) for name, n in batch.open.items()}
         broken = struck(told, self._names)
-        return Observation(batch.id, changes, batch.position, batch.detected_at.isoformat(), broken, still)
+        return Observation(
+            batch.id, changes, batch.position, batch.detected_at.isoformat(timespec="seconds"), broken, still
+        )
 
     def _net(self, output: DataFrame, told: list[Row]) -> tuple[DataFrame, DataFrame | None, _Changed]:
         """The deltas, what of them is kept in memory, and how many of each rule were added and removed."""
