@@ -13,7 +13,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from benchmarks import check, detector, discover, growth, results, twenty
+from benchmarks import check, detector, discover, growth, learn, results, twenty
 from benchmarks.children import say
 from benchmarks.results import Line, show
 from benchmarks.workloads import RULES
@@ -73,6 +73,14 @@ def _discover_growth(size: float) -> list[Line]:
     return discover.discover_growth_lines(discover.growth([int(rows * size) for rows in discover.SIZES], None))
 
 
+def _learn_tax(size: float) -> list[Line]:
+    return learn.tax_lines(learn.compare_tax(int(learn.TAX_ROWS * size)))
+
+
+def _learn_growth(size: float) -> list[Line]:
+    return learn.growth_lines(learn.growth(tuple(int(rows * size) for rows in learn.GROWN)))
+
+
 PARTS = (
     _Part("detector", _detector),
     _Part("singles", _singles),
@@ -84,6 +92,8 @@ PARTS = (
     _Part("growth", _growth),
     _Part("discover-fastadc", _fastadc),
     _Part("discover-growth", _discover_growth),
+    _Part("learn-tax", _learn_tax),
+    _Part("learn-growth", _learn_growth),
 )
 
 

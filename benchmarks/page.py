@@ -17,6 +17,8 @@ from benchmarks.children import ROOT
 from benchmarks.detector import compare_lines, single_lines
 from benchmarks.discover import discover_growth_lines, fastadc_lines
 from benchmarks.growth import growth_lines
+from benchmarks.learn import airport_lines, tax_lines
+from benchmarks.learn import growth_lines as learn_growth_lines
 from benchmarks.limits import FLAT, MEASURES, load_lines, quarters, size_lines, soak_lines
 from benchmarks.results import Line, load, number
 from benchmarks.stream import against_lines, middle, share, snapshot_lines, stream_growth_lines
@@ -264,6 +266,28 @@ def _discover_growth(records: Records) -> str:
     return _table(("rows", "CPU s", "peak MB", "pairs looked at", "rules", "exact"), rows) + told
 
 
+def _learned(lines: Callable[[Records], list[Line]]) -> Callable[[Records], str]:
+    def show(records: Records) -> str:
+        rows = []
+        for (cpu, differ), one in zip(_in_twos(lines(records)), records, strict=True):
+            mine, other = ("learn_s", "scratch_s") if "learn_s" in one else ("delete_s", "insert_s")
+            cells = (number(one[mine]), number(one[other]), number(cpu.measured), cpu.goal, cpu.verdict)
+            rows.append((cpu.name.removeprefix("learn: ").removesuffix(", CPU"), *cells, number(differ.measured)))
+        head = ("what", "CPU s", "against CPU s", "ratio", "target", "", "rules that differ")
+        return _table(head, rows)
+
+    return show
+
+
+def _learn_growth(records: Records) -> str:
+    rows = [
+        (f"{one['rows']:,}", number(1000 * one["cpu_s"]), number(one["start_s"]), str(one["sets"])) for one in records
+    ]
+    (line,) = learn_growth_lines(records)
+    told = f"\nAt the most rows: {number(line.measured)} times the CPU at the fewest ({line.goal}: {line.verdict}).\n"
+    return _table(("rows held", "1,000 rows more, CPU ms", "start, CPU s", "sets watched"), rows) + told
+
+
 def _in_twos(lines: Sequence[Line]) -> list[Sequence[Line]]:
     return [lines[at : at + 2] for at in range(0, len(lines), 2)]
 
@@ -282,6 +306,9 @@ _LINES: dict[str, Callable[[Records], list[Line]]] = {
     "limits-soak": soak_lines,
     "discover-fastadc": fastadc_lines,
     "discover-growth": discover_growth_lines,
+    "learn-tax": tax_lines,
+    "learn-airport": airport_lines,
+    "learn-growth": learn_growth_lines,
 }
 
 
@@ -334,6 +361,9 @@ _PARTS: dict[str, Callable[[], str]] = {
     "limits-soak": _shown("limits-soak", _soak),
     "discover-fastadc": _shown("discover-fastadc", _fastadc),
     "discover-growth": _shown("discover-growth", _discover_growth),
+    "learn-tax": _shown("learn-tax", _learned(tax_lines)),
+    "learn-airport": _shown("learn-airport", _learned(airport_lines)),
+    "learn-growth": _shown("learn-growth", _learn_growth),
 }
 
 if __name__ == "__main__":

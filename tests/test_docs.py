@@ -20,10 +20,11 @@ def blocks(page: Path, language: str) -> list[str]:
     return ["\n".join(line[len(indent) :] for line in body.splitlines()) for indent, body in found]
 
 
-def test_the_detector_page_runs() -> None:
-    code = "\n".join(blocks(ROOT / "docs" / "detector.md", "python"))
-    assert "Detector.load" in code
-    exec(compile(code, "docs/detector.md", "exec"), {})
+@pytest.mark.parametrize(("page", "said"), [("detector.md", "Detector.load"), ("learn.md", "Learner.load")])
+def test_pages_about_classes_run(page: str, said: str) -> None:
+    code = "\n".join(blocks(ROOT / "docs" / page, "python"))
+    assert said in code
+    exec(compile(code, f"docs/{page}", "exec"), {})
 
 
 def test_the_page_of_approximate_rules_runs() -> None:

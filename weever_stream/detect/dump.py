@@ -6,9 +6,8 @@ dead. It is written beside its target and renamed: whole or absent.
 
 from __future__ import annotations
 
-import os
 import struct
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,9 +18,9 @@ from pyroaring import BitMap
 
 from weever_stream.detect.flood import FIRST
 from weever_stream.detect.run import Run
-from weever_stream.detect.sections import Format, ipc, pieces, unpacked
+from weever_stream.detect.sections import Format, ipc, read_container, write_container
 from weever_stream.detect.shard import Shard, Tally
-from weever_stream.errors import OutputError, StateError
+from weever_stream.errors import StateError
 from weever_stream.index.tree import Tree
 from weever_stream.index.tuples import TupleSet
 from weever_stream.rules.writing import write_operand
@@ -63,10 +62,7 @@ def _type_text(kind: ColumnType) -> str:
 
 
 def dump_shard(shard: Shard, path: Path, about: Mapping[str, Any]) -> None:
-    """Writes a shard. Its tail becomes a run first. A link stays a link, and no device is ever replaced."""
-    path = Path(os.path.realpath(path))
-    if path.exists() and not path.is_file():
-        raise OutputError(f"{path} is not a file", hint="name a file to write the state to")
+    """Writes a shard. Its tail becomes a run first."""
     shard.forest.settle()
     sections: list[tuple[str, Section]] = [("schema", shard.forest.schema.serialize().to_pybytes())]
     for number, run in enumerate(shard.forest.runs):
@@ -81,18 +77,7 @@ def dump_shard(shard: Shard, path: Path, about: Mapping[str, Any]) -> None:
         "about": dict(about),
         "runs": [{"trees": [tree is not None for tree in run.trees]} for run in shard.forest.runs],
     }
-    beside = path.with_name(path.name + ".tmp")
-    try:
-        with beside.open("wb") as file:
-            for piece in pieces(_FORMAT, contents, sections, aligned=False):
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
-        raise OutputError(f"{path} could not be written: {error.strerror}", hint="check its folder and space") from None
+    write_container(path, _FORMAT, contents, sections)
 
 
 def run_sections(run: Run) -> list[tuple[str, Section]]:
@@ -112,7 +97,7 @@ class Loaded(NamedTuple):
 def load_shard(path: Path) -> Loaded:
     """Reads a dump."""
     with damage_told(str(path)):
-        contents, sections = _read(path)
+        contents, sections = read_container(path, _FORMAT)
         parts: Iterator[Section] = iter(sections)
         schema = pa.ipc.read_schema(pa.py_buffer(next(parts)))
         about = dict(contents["about"])
@@ -139,14 +124,18 @@ def load_shard(path: Path) -> Loaded:
 
 
 @contextmanager
-def damage_told(path: str) -> Iterator[None]:
+def damage_told(path: str, hint: str = _HINT) -> Iterator[None]:
     """Whatever goes wrong with content that no dump has is told as what it is: a damaged file."""
     try:
         yield
+    except StateError as error:
+        if path in error.message:
+            raise
+        raise StateError(f"{path}: {error.message}", hint=error.hint) from None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration, AssertionError) as error:
-        raise StateError(f"{path} is torn or was changed ({type(error).__name__})", hint=_HINT) from None
+        raise StateError(f"{path} is torn or was changed ({type(error).__name__})", hint=hint) from None
     except (pa.ArrowException, OSError, EOFError, struct.error):
-        raise StateError(f"{path} is torn or was changed: a section cannot be read", hint=_HINT) from None
+        raise StateError(f"{path} is torn or was changed: a section cannot be read", hint=hint) from None
 
 
 def run_of(
@@ -156,13 +145,8 @@ def run_of(
     with pa.ipc.open_stream(pa.py_buffer(rows)) as reader:
         table = reader.read_next_batch()
     gone = TupleSet(table.num_rows, BitMap.deserialize(bytes(dead)) if dead is not None else None)
-    built = (None if tree is None else Tree(np.frombuffer(tree, np.int64)) for tree in trees)
-    return Run(serial, table, np.frombuffer(order, np.int64), tuple(built), gone)
-
-
-def _read(path: Path) -> tuple[dict[str, Any], list[memoryview]]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise StateError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
-    return unpacked(_FORMAT, str(path), content)
+    built = tuple(None if tree is None else Tree(np.frombuffer(tree, np.int64)) for tree in trees)
+    orders = np.frombuffer(order, np.int64)
+    if len(orders) != table.num_rows or any(tree is not None and tree.n > table.num_rows for tree in built):
+        raise ValueError("rows, sequence and trees are of one size")
+    return Run(serial, table, orders, built, gone)

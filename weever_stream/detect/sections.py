@@ -10,21 +10,24 @@ be read in place; without it they follow each other. Nothing but data is in here
 from __future__ import annotations
 
 import json
+import os
 import struct
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from weever_stream.errors import StateError
+from weever_stream.errors import OutputError, StateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     Section = bytes | memoryview
 
-__all__ = ["Format", "ipc", "pieces", "read_ipc", "unpacked"]
+__all__ = ["Format", "ipc", "pieces", "read_container", "read_ipc", "unpacked", "write_container"]
 
 _HEAD = struct.Struct("<8sHHIQ")
 _ALIGN = 64
@@ -106,3 +109,33 @@ def read_ipc(content: Section) -> pa.Table:
     """The rows of a section; a view where it can be."""
     with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
         return reader.read_all()
+
+
+def write_container(
+    path: Path, form: Format, contents: Mapping[str, Any], sections: Sequence[tuple[str, Section]]
+) -> None:
+    """Writes a container beside its file and renames it: whole or absent. A link stays a link, a device what it is."""
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        raise OutputError(f"{path} is not a file", hint="name a file to write the state to")
+    beside = path.with_name(path.name + ".tmp")
+    try:
+        with beside.open("wb") as file:
+            for piece in pieces(form, contents, sections, aligned=False):
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        raise OutputError(f"{path} could not be written: {error.strerror}", hint="check its folder and space") from None
+
+
+def read_container(path: Path, form: Format) -> tuple[dict[str, Any], list[memoryview]]:
+    """The table of contents and the sections of a file."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StateError(f"{path} cannot be read: {error.strerror}", hint=form.hint) from None
+    return unpacked(form, str(path), content)

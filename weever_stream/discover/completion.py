@@ -74,6 +74,7 @@ class Completion:
         self._most_pairs = most_pairs
         self._settled = Settled(space)
         self._costs: dict[tuple[int, ...], float] = {}
+        self._taken: list[tuple[int, ...]] = []
 
     def open(self, rules: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The rules that the settled sets do not decide yet."""
@@ -111,7 +112,7 @@ class Completion:
                 continue
             if cost > _INVERSION and self._evidence.distinct > known:
                 return  # what was seen since may have broken those that are left: cheaper to invert again
-            if self._take(some):
+            if self.take(some):
                 alive &= self._settled.missed_by_last(boxes)
                 fresh = True
             else:  # broken by too many pairs, which decides the rule that this set makes up
@@ -150,7 +151,17 @@ class Completion:
             for p in (self._space.predicates[at] for at in some)
         )
 
-    def _take(self, some: tuple[int, ...]) -> bool:
+    @property
+    def taken(self) -> list[tuple[int, ...]]:
+        """The sets that have been settled here, in the order in which they were."""
+        return list(self._taken)
+
+    def know(self, rules: NDArray[np.bool_]) -> None:
+        """Sets that were settled before: the evidence has all that pairs which satisfy them say."""
+        for marks in rules:
+            self._settled.add(marks)
+
+    def take(self, some: tuple[int, ...]) -> bool:
         """Takes in the evidence of all pairs that satisfy a set: true, or false if they were too many."""
         if self._grouped(some):
             settled = self._scan(some)
@@ -160,6 +171,7 @@ class Completion:
             marks = np.zeros(len(self._space.predicates), np.bool_)
             marks[list(some)] = True
             self._settled.add(marks)
+            self._taken.append(some)
         else:
             settled = False
             self._costs[some] = np.inf
@@ -186,7 +198,7 @@ class Completion:
         while first < len(rows):
             reached = work[first - 1] if first else 0
             last = max(first + 1, int(np.searchsorted(work, reached + _STEP)))
-            self._evidence.add_groups(codes, ends, first, min(last, len(rows)))
+            self._evidence.add_groups(codes, rows, ends, first, min(last, len(rows)))
             first = last
             if first < len(rows) and not self._go_on():
                 return False

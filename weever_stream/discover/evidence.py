@@ -6,6 +6,7 @@ loops: the outcomes of one row against a block of others are computed column by 
 instructions, and runs of equal evidence are counted without a look at the table.
 
 Only one of (t, s) and (s, t) is looked at; the other's evidence follows by exchanging outcomes (`Evidence.outcomes`).
+The first pair that had an evidence is kept as its witness.
 There may be a limit to how many distinct ones are kept: pairs with any further one are then passed over (`full`).
 Cost: about a nanosecond for each pair and three comparisons.
 """
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from weever_stream.discover.predicates import Space
     from weever_stream.index.arrays import Ints, Rows
 
-__all__ = ["Evidence"]
+__all__ = ["Evidence", "exchanged_keys", "outcomes_of"]
 
 _HALF = 16
 """Comparisons in 32 bits: the width at which outcomes are computed."""
@@ -48,26 +49,33 @@ class Evidence:
         self.words = (len(space.comparisons) + 31) // 32 or 1
         self._keys = np.zeros((_FIRST_SIZE, self.words), np.uint64)
         self._counts = np.zeros(_FIRST_SIZE, np.int64)
+        self._firsts = np.zeros((_FIRST_SIZE, 2), np.int32)
         self.distinct = 0
         self.pairs = 0
         """Pairs that were looked at, those seen again included."""
 
-    def add_pairs(self, left: Rows | Ints, right: Rows | Ints) -> int:
-        """Takes in some pairs of different rows; returns how many distinct evidences were new."""
+    @property
+    def _kept(self) -> tuple[NDArray[np.uint64], Ints, Rows, int, int]:
+        return self._keys, self._counts, self._firsts, self.distinct, self.room
+
+    def add_pairs(self, left: Rows | Ints, right: Rows | Ints, codes: NDArray[np.int32] | None = None) -> int:
+        """Takes in some pairs of different rows; returns how many distinct evidences were new.
+
+        `codes`, where they are not the space's own, are those of the table as it is now.
+        """
         before = self.distinct
-        kept = self._keys, self._counts, self.distinct, self.room
-        self._took(_take_pairs(self._space.codes, self._space.programs, left, right, *kept))
+        told = self._space.codes if codes is None else codes
+        self._took(_take_pairs(told, self._space.programs, left, right, *self._kept))
         self.pairs += len(left)
         return self.distinct - before
 
-    def add_groups(self, codes: NDArray[np.int32], ends: Ints, first: int, last: int) -> int:
-        """Takes in the pairs of rows `first` … `last` - 1 of some codes with all later rows before `ends[row]`.
+    def add_groups(self, codes: NDArray[np.int32], rows: Ints, ends: Ints, first: int, last: int) -> int:
+        """Takes in the pairs of places `first` … `last` - 1 of some rows with all later places before `ends[place]`.
 
-        `codes` are the space's with their columns in some order, so that rows of a group lie side by side.
+        `codes` are the space's with their columns in the order of `rows`, so that rows of a group lie side by side.
         """
         before = self.distinct
-        kept = self._keys, self._counts, self.distinct, self.room
-        self._took(_take_groups(codes, self._space.programs, ends, first, last, *kept))
+        self._took(_take_groups(codes, self._space.programs, rows, ends, first, last, *self._kept))
         self.pairs += int((ends[first:last] - np.arange(first, last) - 1).sum())
         return self.distinct - before
 
@@ -76,14 +84,22 @@ class Evidence:
         """The distinct evidences as words, a row each: what another machine can take in."""
         return self._keys[self._counts > 0]
 
+    def seen(self) -> tuple[NDArray[np.uint64], Ints, Rows]:
+        """The distinct evidences as words, the pairs of each that were looked at, and a pair that has it.
+
+        Evidences that were told by another machine have the pair (-1, -1).
+        """
+        used = self._counts > 0
+        return self._keys[used], self._counts[used], self._firsts[used]
+
     def add_keys(self, keys: NDArray[np.uint64]) -> int:
         """Takes in evidences of the same space, as `keys` told them elsewhere; returns how many were new."""
         before = self.distinct
-        self._took(_take_keys(keys, self._keys, self._counts, self.distinct, self.room))
+        self._took(_take_keys(keys, *self._kept))
         return self.distinct - before
 
-    def _took(self, found: tuple[NDArray[np.uint64], Ints, int, int]) -> None:
-        self._keys, self._counts, self.distinct, missed = found
+    def _took(self, found: tuple[NDArray[np.uint64], Ints, Rows, int, int]) -> None:
+        self._keys, self._counts, self._firsts, self.distinct, missed = found
         self.full |= missed > 0
 
     def outcomes(self) -> tuple[NDArray[np.uint8], Ints]:
@@ -95,6 +111,18 @@ class Evidence:
             order = np.lexsort(keys.T)
             keys, counts = keys[order], counts[order]
         return _unpacked(keys, len(space.comparisons)), counts
+
+
+def exchanged_keys(space: Space, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The evidences of the same pairs with t and s exchanged, in the same order."""
+    found: NDArray[np.uint64] = _exchanged(keys, space.turned, space.flips)
+    return found
+
+
+def outcomes_of(space: Space, keys: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """Evidences given as words as outcomes, a row each and a column for each comparison."""
+    found: NDArray[np.uint8] = _unpacked(keys, len(space.comparisons))
+    return found
 
 
 @njit(inline="always")
@@ -133,17 +161,37 @@ def _slot(keys, counts, key, words):
 
 
 @njit(cache=True, nogil=True)
-def _grown(keys, counts):
+def _grown(keys, counts, firsts):
     """The table with four times the room."""
     words = keys.shape[1]
     more_keys = np.zeros((4 * keys.shape[0], words), np.uint64)
     more_counts = np.zeros(4 * counts.shape[0], np.int64)
+    more_firsts = np.zeros((4 * counts.shape[0], 2), np.int32)
     for at in range(counts.shape[0]):
         if counts[at]:
             slot = _slot(more_keys, more_counts, keys[at], words)
             more_keys[slot] = keys[at]
             more_counts[slot] = counts[at]
-    return more_keys, more_counts
+            more_firsts[slot] = firsts[at]
+    return more_keys, more_counts, more_firsts
+
+
+@njit(inline="always")
+def _exchange(key, turned, flips, out):
+    """Adds to `out` the evidence that a pair has when t and s are exchanged."""
+    for at in range(turned.shape[0]):
+        told = key[at >> 5] >> np.uint64(2 * (at & 31)) & np.uint64(3)
+        if flips[at] and told & np.uint64(1):
+            told = np.uint64(LESS + GREATER) - told
+        out[turned[at] >> 5] |= told << np.uint64(2 * (turned[at] & 31))
+
+
+@njit(cache=True, nogil=True)
+def _exchanged(keys, turned, flips):
+    found = np.zeros_like(keys)
+    for i in range(keys.shape[0]):
+        _exchange(keys[i], turned, flips, found[i])
+    return found
 
 
 @njit(cache=True, nogil=True)
@@ -162,11 +210,7 @@ def _both_ways(keys, counts, used, turned, flips):
             if way == 0:
                 both[found] = keys[used[i]]
             else:
-                for at in range(turned.shape[0]):
-                    told = keys[used[i], at >> 5] >> np.uint64(2 * (at & 31)) & np.uint64(3)
-                    if flips[at] and told & np.uint64(1):
-                        told = np.uint64(LESS + GREATER) - told
-                    both[found, turned[at] >> 5] |= told << np.uint64(2 * (turned[at] & 31))
+                _exchange(keys[used[i]], turned, flips, both[found])
             slot = np.int64(_mixed(both[found], words) & np.uint64(size - 1))
             while places[slot] >= 0:
                 same = True
@@ -192,7 +236,7 @@ def _unpacked(keys, comparisons):
 
 
 @njit(cache=True, nogil=True)
-def _take_pairs(codes, programs, left, right, keys, counts, distinct, room):
+def _take_pairs(codes, programs, left, right, keys, counts, firsts, distinct, room):
     """Evidence of pairs given one by one."""
     words, missed = keys.shape[1], 0
     key = np.zeros(words, np.uint64)
@@ -211,15 +255,16 @@ def _take_pairs(codes, programs, left, right, keys, counts, distinct, room):
                 missed += 1
                 continue
             keys[slot] = key
+            firsts[slot, 0], firsts[slot, 1] = t, s
             distinct += 1
         counts[slot] += 1
         if 2 * distinct > counts.shape[0]:
-            keys, counts = _grown(keys, counts)
-    return keys, counts, distinct, missed
+            keys, counts, firsts = _grown(keys, counts, firsts)
+    return keys, counts, firsts, distinct, missed
 
 
 @njit(cache=True, nogil=True)
-def _take_keys(told, keys, counts, distinct, room):
+def _take_keys(told, keys, counts, firsts, distinct, room):
     """Evidences given as words."""
     words, missed = keys.shape[1], 0
     for at in range(told.shape[0]):
@@ -229,11 +274,12 @@ def _take_keys(told, keys, counts, distinct, room):
                 missed += 1
                 continue
             keys[slot] = told[at]
+            firsts[slot] = -1
             distinct += 1
         counts[slot] += 1
         if 2 * distinct > counts.shape[0]:
-            keys, counts = _grown(keys, counts)
-    return keys, counts, distinct, missed
+            keys, counts, firsts = _grown(keys, counts, firsts)
+    return keys, counts, firsts, distinct, missed
 
 
 @njit(inline="always")
@@ -268,7 +314,7 @@ def _row_with_block(codes, programs, t, start, stop, block):
 
 
 @njit(cache=True, nogil=True)
-def _take_groups(codes, programs, ends, first, last, keys, counts, distinct, room):
+def _take_groups(codes, programs, rows, ends, first, last, keys, counts, firsts, distinct, room):
     """Evidence of all pairs within runs of neighbouring rows."""
     words, missed = keys.shape[1], 0
     halves = max(1, (programs.shape[0] + _HALF - 1) // _HALF)
@@ -280,9 +326,10 @@ def _take_groups(codes, programs, ends, first, last, keys, counts, distinct, roo
             _row_with_block(codes, programs, t, start, stop, block)
             # A block brings no more than its size: with that much room no growth is needed on the way.
             while 2 * (distinct + _BLOCK) > counts.shape[0]:
-                keys, counts = _grown(keys, counts)
+                keys, counts, firsts = _grown(keys, counts, firsts)
             if halves == 1:
-                distinct, passed = _count_narrow(block[0], stop - start, keys, counts, distinct, room)
+                others = rows[start:stop]
+                distinct, passed = _count_narrow(block[0], rows[t], others, keys, counts, firsts, distinct, room)
                 missed += passed
             else:
                 for i in range(stop - start):
@@ -294,16 +341,17 @@ def _take_groups(codes, programs, ends, first, last, keys, counts, distinct, roo
                             missed += 1
                             continue
                         keys[slot] = key
+                        firsts[slot, 0], firsts[slot, 1] = rows[t], rows[start + i]
                         distinct += 1
                     counts[slot] += 1
-    return keys, counts, distinct, missed
+    return keys, counts, firsts, distinct, missed
 
 
 @njit(inline="always")
-def _count_narrow(told, size, keys, counts, distinct, room):
+def _count_narrow(told, t, others, keys, counts, firsts, distinct, room):
     """Counts evidences of up to 16 comparisons: one number each, so that no array of words is built and compared."""
     mask, missed = counts.shape[0] - 1, 0
-    for i in range(size):
+    for i in range(others.shape[0]):
         key = np.uint64(told[i])
         mixed = key * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
@@ -315,6 +363,7 @@ def _count_narrow(told, size, keys, counts, distinct, room):
                 missed += 1
                 continue
             keys[at, 0] = key
+            firsts[at, 0], firsts[at, 1] = t, others[i]
             distinct += 1
         counts[at] += 1
     return distinct, missed

@@ -66,6 +66,8 @@ class Outcome:
     """Whether there was no memory for all evidence."""
     waiting: NDArray[np.bool_] | None = None
     """The candidates that are undecided, shortest first."""
+    settled: tuple[tuple[int, ...], ...] = ()
+    """Sets of predicates that together decide the rules: every pair that satisfies one of them was looked at."""
 
 
 def find_rules(
@@ -105,12 +107,13 @@ def scan(space: Space, evidence: Evidence, budget: Budget, tell: Progress) -> bo
     rows = space.rows
     step = min(_STEP, _COMPARED // max(1, len(space.comparisons)))
     # Rows that are alike lie together, which makes the outcomes of a block alike.
-    codes = np.ascontiguousarray(space.codes[:, np.lexsort(space.codes)])
+    order = np.lexsort(space.codes)
+    codes = np.ascontiguousarray(space.codes[:, order])
     ends = np.full(rows, rows, np.int64)
     first = 0
     while first < rows:
         last = min(rows, first + max(1, step // max(1, rows - first)))
-        evidence.add_groups(codes, ends, first, last)
+        evidence.add_groups(codes, order, ends, first, last)
         first = last
         tell("comparing all pairs", first, rows)
         if evidence.full or (first < rows and not budget.go_on()):
@@ -161,7 +164,8 @@ def _hydra(
     focus = budget.share(0.2)
     sample_focused(space, evidence, chance, lambda: focus.go_on() and evidence.distinct < room, budget.memory // 8)
     completion = Completion(space, evidence, sampled, listed, chance, rounds.go_on, rounds.left)
-    return complete(space, evidence, completion, sampled, most, rounds, tell)
+    found = complete(space, evidence, completion, sampled, most, rounds, tell)
+    return replace(found, settled=tuple(completion.taken))
 
 
 class Completing(Protocol):

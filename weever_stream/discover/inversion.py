@@ -61,8 +61,8 @@ class Inversion:
         self._weaker_at, self._weaker = _weaker(space)
         self.start(None)
 
-    def start(self, most: int | None) -> None:
-        """Begins anew, for rules of at most so many predicates."""
+    def start(self, most: int | None, among: NDArray[np.bool_] | None = None) -> None:
+        """Begins anew, for rules of at most so many predicates, all of them among those that are marked."""
         depth = self._deepest if most is None else min(most, self._deepest)
         self.most = depth
         """The most predicates that are looked for."""
@@ -70,7 +70,7 @@ class Inversion:
         evidence_words, words = self._hit.shape[1], self._lacks.shape[1]
         self._chosen = np.zeros(depth + 1, np.int64)
         self._candidates = np.zeros((depth + 1, words), np.uint64)
-        self._candidates[0] = bits_of(np.ones((1, self._predicates), np.bool_))[0]
+        self._candidates[0] = bits_of((np.ones(self._predicates, np.bool_) if among is None else among)[None])[0]
         self._todo = np.zeros((depth + 1, words), np.uint64)
         self._open = np.zeros((depth + 1, evidence_words), np.uint64)
         self._open[0] = bits_of(np.ones((1, self._evidences), np.bool_))[0]

@@ -45,6 +45,7 @@ __all__ = [
     "Comparison",
     "Options",
     "Space",
+    "comparisons_in",
     "comparisons_of",
     "may_meet",
     "space_of",
@@ -180,15 +181,22 @@ def _exchanged(predicate: Predicate) -> tuple[Column, Op, Column]:
     return Column(other, left.name), predicate.op, Column(other, right.name)  # type: ignore[arg-type]
 
 
-def space_of(table: pa.Table, options: Options = Options(), budget: Budget | None = None) -> Space:  # noqa: B008
+def space_of(table: pa.Table, options: Options = Options(), budget: Budget | None = None) -> Space:
     """The space of a table. A budget limits how many columns are compared with each other: those that share most."""
+    types, comparisons, skipped, unmet = comparisons_in(table, options, budget)
+    return replace(space_over(table.select(list(types)), comparisons, skipped), unmet=unmet)
+
+
+def comparisons_in(
+    table: pa.Table, options: Options, budget: Budget | None = None
+) -> tuple[dict[str, ColumnType], list[Comparison], dict[str, str], int]:
+    """The columns of a table that can be compared, its comparisons, why columns are left out, and pairs not met."""
     types, skipped = _usable(table, options)
     met: list[tuple[str, str, ColumnType]] = []
     unmet = 0
     if (options.cross or options.one_row) and table.num_rows > 1:
         met, unmet = _meeting(table, types, options, budget or Budget(None))
-    space = space_over(table.select(list(types)), comparisons_of(types, met, options), skipped)
-    return replace(space, unmet=unmet)
+    return types, comparisons_of(types, met, options), skipped, unmet
 
 
 def space_over(

@@ -10,12 +10,11 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from weever_stream.learn.drift import Drift
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from weever_stream.learn.drift import Drift
     from weever_stream.state.notes import Notes
 
 __all__ = ["PROGRESS", "BatchReport", "Ledger", "ShardTally", "trends_of"]
@@ -155,5 +154,7 @@ class Ledger:
 
 def trends_of(progress: Mapping[str, Any] | None) -> Drift:
     """What was noted of how rules have been doing; nothing before the first batch. Raises `StateError`."""
+    from weever_stream.learn.drift import Drift
+
     noted = (progress or {}).get(_TRENDS)
     return Drift() if noted is None else Drift.from_json(noted)

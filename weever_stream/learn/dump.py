@@ -1,0 +1,139 @@
+"""The state of a learner as one file: versioned, checksummed, and nothing but data.
+
+It has the rows, which evidences there are with their counts or witnesses, the sets that are watched, and the rules with
+their names. Labels and trees are made anew from the rows when it is loaded. Cost: linear in the rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from weever_stream.detect.dump import damage_told
+from weever_stream.detect.sections import Format, ipc, read_container, read_ipc, write_container
+from weever_stream.discover.predicates import Comparison
+from weever_stream.rules import Column, ColumnType, Op, common_type, schema_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from weever_stream.detect.sections import Section
+    from weever_stream.learn.learner import Learner
+    from weever_stream.rules.types import Schema
+
+__all__ = ["VERSION", "dump_learner", "load_learner"]
+
+VERSION = 1
+_HINT = "restore the file from a copy, or learn again from the rows"
+_FORMAT = Format(b"WEEVERLN", VERSION, "a dump of a learner", _HINT)
+_ORDER = "_order"
+
+
+def dump_learner(learner: Learner, path: Path) -> None:
+    """Writes a learner."""
+    keeper, held = learner._keeper, learner._held
+    ledger = keeper.ledger
+    numbers = np.full(keeper.size, -1, np.int64)
+    numbers[keeper.alive] = np.arange(len(keeper))
+    witnesses = [pair for pairs in ledger.loose.values() for pair in pairs]
+    sections: list[tuple[str, Section]] = [
+        ("rows", ipc(held.table())),
+        ("orders", held.orders[keeper.alive].tobytes()),
+        ("drops", ipc(_drops(learner))),
+        ("counted", ledger.keys(ledger.counts).tobytes()),
+        ("counts", np.array(list(ledger.counts.values()), np.int64).tobytes()),
+        ("loose", ledger.keys(ledger.loose).tobytes()),
+        ("several", np.array([len(pairs) for pairs in ledger.loose.values()], np.int64).tobytes()),
+        ("witnesses", numbers[np.array(witnesses, np.int64).reshape(-1, 2)].tobytes()),
+        ("boxes", keeper.boxes.tobytes()),
+    ]
+    contents = {
+        "key": learner.key,
+        "max_predicates": learner.max_predicates,
+        "comparisons": [
+            [one.left.name, one.right.name, [op.value for op in one.ops]] for one in learner._space.comparisons
+        ],
+        "sets": keeper.sets,
+        "chosen": keeper.chosen,
+        "last": learner._last,
+        "numbered": learner._numbered,
+        "sequenced": learner._sequenced,
+        "names": {box.tobytes().hex(): learner._rule(box).name for box in keeper.told()},
+    }
+    write_container(path, _FORMAT, contents, sections)
+
+
+def _drops(learner: Learner) -> pa.RecordBatch:
+    """Remembered drops: their keys and order."""
+    held = learner._held
+    named = [field for field in held.schema if field.name in held.key]
+    keys = [key if len(named) > 1 else (key,) for key in held.drops]
+    columns = [pa.array([_value(key[at], field.type) for key in keys], field.type) for at, field in enumerate(named)]
+    orders = pa.array(list(held.drops.values()), pa.int64())
+    return pa.RecordBatch.from_arrays([*columns, orders], schema=pa.schema([*named, (_ORDER, pa.int64())]))
+
+
+def _value(key: Any, kind: pa.DataType) -> Any:
+    return float("nan") if pa.types.is_floating(kind) and key == "NaN" else key
+
+
+def load_learner(kind: type[Learner], path: Path) -> Learner:
+    """A learner as it was dumped."""
+    with damage_told(str(path), _HINT):
+        contents, sections = read_container(path, _FORMAT)
+        rows, orders, drops, counted, counts, loose, several, witnesses, boxes = sections
+        table = read_ipc(rows).combine_chunks()
+        learner = kind.__new__(kind)
+        learner.key = tuple(contents["key"])
+        learner._schema = table.schema
+        learner._reader = _reader(learner)
+        learner._start(_comparisons(contents["comparisons"], schema_of(table.schema)), contents["max_predicates"], 0)
+        learner._last, learner._numbered = int(contents["last"]), int(contents["numbered"])
+        learner._sequenced = bool(contents["sequenced"])
+        held, keeper = learner._held, learner._keeper
+        batch = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], table.schema)
+        change = held.planned(batch, np.frombuffer(orders, np.int64), np.ones(batch.num_rows, np.bool_))
+        held.take(change, remember=True)
+        assert held.size == batch.num_rows, "a key stands once"
+        gone = read_ipc(drops).combine_chunks()
+        empty = gone.to_batches()[0] if gone.num_rows else pa.RecordBatch.from_pylist([], gone.schema)
+        held.drops = dict(zip(held._keys(empty), empty.column(_ORDER).to_pylist(), strict=True))
+        words = keeper.ledger.words
+        pairs = iter([(left, right) for left, right in np.frombuffer(witnesses, np.int64).reshape(-1, 2).tolist()])
+        many = np.frombuffer(several, np.int64).tolist()
+        keeper.restore(
+            learner._labelled.label(batch),
+            [tuple(some) for some in contents["sets"]],
+            contents["chosen"],
+            dict(zip(_names(counted, words), np.frombuffer(counts, np.int64).tolist(), strict=True)),
+            {name: [next(pairs) for _ in range(n)] for name, n in zip(_names(loose, words), many, strict=True)},
+            np.frombuffer(boxes, np.uint8).reshape(-1, len(keeper.space.comparisons)).copy(),
+        )
+        for box, name in contents["names"].items():
+            learner._rules[bytes.fromhex(box)] = learner._named(np.frombuffer(bytes.fromhex(box), np.uint8), name)
+        return learner
+
+
+def _reader(learner: Learner) -> Any:
+    from weever_stream.detect.changes import ChangeReader
+    from weever_stream.detect.intake import ROW_NUMBER
+
+    return ChangeReader(learner._schema, learner.key or (ROW_NUMBER,), numbered=not learner.key)
+
+
+def _names(section: Section, words: int) -> list[bytes]:
+    return [key.tobytes() for key in np.frombuffer(section, np.uint64).reshape(-1, words)]
+
+
+def _comparisons(said: list[tuple[str, str, list[int]]], types: Schema) -> list[Comparison]:
+    found = []
+    for left, right, ops in said:
+        one, other = types[left], types[right]
+        assert isinstance(one, ColumnType)
+        assert isinstance(other, ColumnType)
+        domain = one if left == right else common_type(one, other)
+        assert domain is not None
+        found.append(Comparison(Column("t", left), Column("s", right), tuple(Op(op) for op in ops), domain))
+    return found

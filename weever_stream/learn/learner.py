@@ -1,0 +1,302 @@
+"""Rules kept true while the data changes: those that `discover` would find, after every change, without starting over.
+
+    learner = Learner(rows, key="id")
+    learner.rules                                   # the minimal rules that all pairs of rows obey
+    learned = learner.upsert([{"id": 7, "zip": "8001", "city": "Lima"}])
+    for change in learned.dropped:
+        print(change.words, change.left_key, change.right_key)
+
+The comparisons that rules may make are chosen from the first rows, as `discover` chooses them, and stay the same.
+Cost: that of the change (see `keeper`); memory follows the rows. No Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from weever_stream.detect.changes import LAST_SEQUENCE, ChangeReader, kinds_of, order_of, versions_of, whole
+from weever_stream.detect.detector import rule_file
+from weever_stream.detect.intake import ROW_NUMBER, arrow_schema, infer_schema, storable, to_table
+from weever_stream.discover.predicates import Options, comparisons_in, comparisons_of, may_meet, space_over, usable
+from weever_stream.discover.run import Discovery, free_name, refuse_unknown
+from weever_stream.discover.words import name_of, understand
+from weever_stream.errors import DataError, DetectorError, did_you_mean
+from weever_stream.learn.held import Held
+from weever_stream.learn.keeper import SMALL, Keeper
+from weever_stream.learn.labels import Labelled
+from weever_stream.learn.learned import Learned, RuleChange, reasons
+from weever_stream.rules import Rule, RuleFile, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from weever_stream.discover.hydra import Progress
+    from weever_stream.discover.predicates import Comparison
+    from weever_stream.index.arrays import Ints, Mask
+
+__all__ = ["Learner"]
+
+
+class Learner:
+    """Holds rows and the minimal rules that they obey.
+
+    `rows`: the first ones (an Arrow table, a frame, dicts). `key`: the column or columns that name a row; without one
+    rows are numbered from 1. `schema`: types of the columns, where the rows do not tell. `columns`: those that rules
+    may read; by default all but the key. `rules`: a rule file, rules or a discovery; then only comparisons that
+    those make are looked at. `cross`, `shared` and `order_text` shape the space as in `discover`, `max_predicates`
+    limits a rule's length.
+    """
+
+    def __init__(
+        self,
+        rows: Any = (),
+        *,
+        key: str | Sequence[str] | None = None,
+        schema: Any = None,
+        columns: Sequence[str] | None = None,
+        rules: str | Path | RuleFile | Discovery | Iterable[Rule | str] | None = None,
+        cross: bool = True,
+        shared: float = 0.3,
+        order_text: bool = False,
+        max_predicates: int | None = None,
+        seed: int = 0,
+        small: int = SMALL,
+        progress: Progress | None = None,
+    ) -> None:
+        if max_predicates is not None and max_predicates < 1:
+            raise DataError("a rule has at least one predicate", hint="max_predicates: 1 or more, or None")
+        self.key: tuple[str, ...] = () if key is None else (key,) if isinstance(key, str) else tuple(key)
+        data = to_table(rows)
+        stored = _stored(data, schema, self.key, columns)
+        numbers = [] if self.key else [pa.field(ROW_NUMBER, pa.int64())]
+        keys = [stored.field(name) for name in self.key]
+        self._schema = pa.schema([*numbers, *keys, *(one for one in stored if one.name not in self.key)])
+        self._reader = ChangeReader(self._schema, self.key or (ROW_NUMBER,), numbered=not self.key)
+        batch = self._reader.puts(data, 1) if len(data) else pa.RecordBatch.from_pylist([], self._schema)
+        learned = [name for name in self._schema.names if name not in (*self.key, ROW_NUMBER)]
+        asked = Options(tuple(columns or learned), order_text, cross, shared)
+        comparisons = _comparisons(pa.Table.from_batches([batch]), asked, rules)
+        self._start(comparisons, max_predicates, seed, small)
+        self._numbered = 0 if self.key else batch.num_rows
+        tell = progress or (lambda phase, done, total: None)
+        change = self._held.planned(batch, self._in_turn(batch.num_rows, True), np.ones(batch.num_rows, np.bool_))
+        self._keeper.begin(self._labelled.label(change.rows), tell)
+        self._held.take(change, remember=False)
+
+    def _start(self, comparisons: Sequence[Comparison], most: int | None, seed: int, small: int = SMALL) -> None:
+        """Everything but rows."""
+        self.max_predicates = most
+        self._space = space_over(self._schema.empty_table(), comparisons)
+        self._labelled = Labelled.of(comparisons)
+        self._keeper = Keeper(self._labelled, most, seed, small)
+        self._held = Held(self._schema, self.key or (ROW_NUMBER,))
+        self._last = self._numbered = 0
+        self._sequenced = False
+        self._rules: dict[bytes, Rule] = {}
+        self._names: set[str] = set()
+
+    # Changes
+
+    def insert(self, rows: Any, *, sequence: int | Sequence[int] | None = None) -> Learned:
+        """Takes rows in; one whose key is held replaces it."""
+        data = to_table(rows)
+        if not len(data):
+            return Learned()
+        batch = self._reader.puts(data, self._numbered + 1)
+        learned = self._apply(batch, sequence, np.ones(batch.num_rows, np.bool_))
+        self._numbered += 0 if self.key else batch.num_rows
+        return learned
+
+    def upsert(self, rows: Any, *, sequence: int | Sequence[int] | None = None) -> Learned:
+        """Takes rows in, each in place of the one with its key."""
+        self._require_key()
+        return self.insert(rows, sequence=sequence)
+
+    def delete(self, keys: Any, *, sequence: int | Sequence[int] | None = None) -> Learned:
+        """Drops rows by key: values, tuples for a composite key, dicts, or a table with the key columns."""
+        batch = self._reader.drops(keys)
+        return self._apply(batch, sequence, np.zeros(batch.num_rows, np.bool_))
+
+    def apply(self, changes: Any) -> Learned:
+        """Applies mixed changes: rows with `_change_type` and, to order them, `_commit_version`."""
+        self._require_key()
+        data = to_table(changes)
+        if not len(data):
+            return Learned()
+        puts, versions = kinds_of(data), versions_of(data)
+        batch = self._reader.mixed(whole(data, puts, self._schema.names), puts)
+        return self._apply(batch, versions, puts)
+
+    def _apply(self, batch: pa.RecordBatch, sequence: Any, puts: Mask) -> Learned:
+        if not batch.num_rows:
+            return Learned()
+        if sequence is None:
+            orders = self._in_turn(batch.num_rows, puts)
+        else:
+            orders = order_of(sequence, puts, batch.num_rows)
+            self._last = max(self._last, int(orders.max()) >> 1)
+            self._sequenced = True
+        change = self._held.planned(batch, orders, puts)
+        if not len(change):
+            return Learned()
+        before = self._keeper.told()
+        news = self._keeper.change(change.gone, self._labelled.label(change.rows))
+        self._held.take(change, remember=self._sequenced)
+        learned = self._learned(before, self._keeper.told(), news, len(change))
+        if (places := self._keeper.tidy()) is not None:
+            self._held.renumber(places)
+        return learned
+
+    def _in_turn(self, n: int, puts: Mask | bool) -> Ints:
+        """An order for changes that have none: after all that came."""
+        if self._last + n > LAST_SEQUENCE:
+            raise DataError("there is no sequence left after the last one", hint="give a sequence with the rows")
+        orders: Ints = np.arange(2 * self._last + 2, 2 * (self._last + n) + 2, 2) + np.asarray(puts, np.int64)
+        self._last += n
+        return orders
+
+    # Questions
+
+    def __len__(self) -> int:
+        """Rows held."""
+        return len(self._keeper)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The minimal rules that hold, short ones first, without those that others imply."""
+        return tuple(self._rule(box) for box in self._keeper.told())
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that rules may read."""
+        return tuple(dict.fromkeys(name for one in self._space.comparisons for name in (one.left.name, one.right.name)))
+
+    def table(self) -> pa.Table:
+        """The rows held: key and columns."""
+        return pa.Table.from_batches([self._held.table()])
+
+    # State
+
+    def dump(self, path: str | Path) -> None:
+        """Writes the whole state to a file, in a versioned binary format with checksums."""
+        from weever_stream.learn.dump import dump_learner
+
+        dump_learner(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Learner:
+        """A learner as it was dumped."""
+        from weever_stream.learn.dump import load_learner
+
+        return load_learner(cls, Path(path))
+
+    def _check(self) -> None:
+        """Asserts every invariant of the state. Looks at all pairs of rows."""
+        self._held._check()
+        self._keeper._check()
+        assert len(self._held.places) == len(self._keeper), "rows by key are the rows by number"
+        assert set(self._held.places.values()) == set(self._keeper.alive.tolist()), "they have the same numbers"
+
+    # Inside
+
+    def _learned(self, before: NDArray[np.uint8], after: NDArray[np.uint8], news: Any, changes: int) -> Learned:
+        """What is told of a change."""
+        were, are = ({box.tobytes() for box in some} for some in (before, after))
+        added = after[[box.tobytes() not in were for box in after]]
+        dropped = before[[box.tobytes() not in are for box in before]]
+        if not len(added) and not len(dropped):
+            return Learned(changes=changes)
+        why_added, why_dropped = reasons(self._keeper, added, dropped, news)
+        return Learned(
+            tuple(self._told(box, pair) for box, pair in zip(added, why_added, strict=True)),
+            tuple(self._told(box, pair) for box, pair in zip(dropped, why_dropped, strict=True)),
+            changes,
+        )
+
+    def _told(self, box: NDArray[np.uint8], pair: tuple[int, int] | None) -> RuleChange:
+        rule = self._rule(box)
+        words = rule.description or rule.name
+        if pair is None:
+            return RuleChange(rule, words)
+        named = self.key or (ROW_NUMBER,)
+        left, right = self._held.rows(pair)
+        read = [name for name in self._schema.names if name in rule.columns]
+        return RuleChange(
+            rule,
+            words,
+            tuple(left[name] for name in named),
+            tuple(right[name] for name in named),
+            {name: left[name] for name in read},
+            {name: right[name] for name in read},
+        )
+
+    def _rule(self, box: NDArray[np.uint8]) -> Rule:
+        """The rule of a box, under a name that it keeps."""
+        known = self._rules.get(box.tobytes())
+        if known is None:
+            known = self._rules[box.tobytes()] = self._named(box, None)
+        return known
+
+    def _named(self, box: NDArray[np.uint8], name: str | None) -> Rule:
+        numbers = np.flatnonzero(self._keeper.lattice.rules(box[None])[0])
+        words = understand([self._space.predicates[at] for at in numbers]).words()
+        if name is None:
+            name = free_name(name_of(words), self._names)
+        self._names.add(name)
+        return replace(self._space.rule(numbers, name).rule, severity="warning", description=words)
+
+    def _require_key(self) -> None:
+        if not self.key:
+            raise DetectorError("there is no key to find the old rows by", hint="give the learner a key")
+
+
+def _stored(
+    data: pa.Table | list[Mapping[str, Any]], schema: Any, key: Sequence[str], columns: Sequence[str] | None
+) -> pa.Schema:
+    """The key and the columns to learn about, with their types."""
+    if schema is not None:
+        known = arrow_schema(schema)
+    elif isinstance(data, pa.Table):
+        known = storable(data.schema)
+    elif data:
+        names = list(dict.fromkeys(name for row in data for name in row))
+        there = [name for name in names if any(row.get(name) is not None for row in data)]
+        known = infer_schema(data, there, {})
+    else:
+        raise DataError("there are no rows and no schema to learn from", hint="give rows, or a schema")
+    for name in key:
+        if name not in known.names:
+            raise DataError(f"the key {name} is not a column", hint=did_you_mean(name, known.names))
+    refuse_unknown(columns, known.names)
+    kept = [*key, *(columns or [name for name in known.names if name not in key])]
+    return pa.schema([known.field(name) for name in dict.fromkeys(kept)])
+
+
+def _comparisons(
+    table: pa.Table, options: Options, rules: str | Path | RuleFile | Discovery | Iterable[Rule | str] | None
+) -> list[Comparison]:
+    """The comparisons to look at: those of the first rows, or those that some rules make."""
+    if rules is None:
+        if table.num_rows:
+            return comparisons_in(table, options)[1]
+        return comparisons_of(usable(schema_of(table.schema), (), options)[0], (), options)
+    if isinstance(rules, Discovery):
+        rules = [found.rule for found in rules.rules]
+    types, _ = usable(schema_of(table.schema), (), options)
+    asked = {
+        frozenset(column.name for column in predicate.columns)
+        for rule in rule_file(rules).rules
+        for predicate in rule.predicates
+        if predicate.rows == {"t", "s"}
+    }
+    refuse_unknown([name for names in asked for name in names], list(types))
+    every = comparisons_of(types, may_meet(types), options)
+    return [one for one in every if frozenset((one.left.name, one.right.name)) in asked]
