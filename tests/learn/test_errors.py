@@ -219,7 +219,9 @@ def test_limits_that_doubles_miss_are_met_all_the_same():
     watch = ErrorWatch([FD], group(11, 0), key="id", error=56 / 110, hysteresis=0.0)
     assert [one.event for one in watch.upsert(group(11, 4))] == ["changed"]
     limit = 88 / 210 / 0.8
-    assert limit * (1 - 0.2) * 210 > 88, "of 15 rows 4 are wrong: 88 ordered pairs, which are not below 0.8 of the limit"
+    assert limit * (1 - 0.2) * 210 > 88, (
+        "of 15 rows 4 are wrong: 88 ordered pairs, which are not below 0.8 of the limit"
+    )
     watch = ErrorWatch([FD], group(15, 4), key="id", error=limit, hysteresis=0.2)
     watch._holds = [False]
     assert [one.event for one in watch.upsert({"id": 99, "a": 99, "b": 0})] == ["returned"]  # 88 of 240 are
