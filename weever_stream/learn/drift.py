@@ -16,10 +16,8 @@ to be none), when the rule is changed, or when it is no longer in force. Of what
 5,000 changes become part of the baseline: enough to know that such things happen, too few to take them for usual.
 
 After 100,000 clean changes a rate of 2% is told within a few hundred changes; the tests measure that, and how often
-something is told of nothing: hardly ever, and then of rows that are wrong in bursts, while bursts are new.
-
-Cost: some steps for each rule with a culprit and each rule under a notice; a quiet rule costs nothing, and a name in the
-saved state.
+something is told of nothing: hardly ever, and then of rows that are wrong in bursts, while bursts are new. Cost: some
+steps for each rule with a culprit or under a notice; a quiet rule costs nothing, and a name in the saved state.
 """
 
 from __future__ import annotations
