@@ -50,6 +50,8 @@ __all__ = ["Keeper"]
 
 SMALL = 1000
 """Rows up to which all pairs of a change are looked at."""
+_FEWEST = 2
+"""Rows of which all pairs are looked at, whatever is asked for: with less than a pair there is no evidence to go by."""
 _ROOM = 1 << 10
 _MANY = 4
 """Evidences are inverted anew where more than one in so many has come or gone."""
@@ -61,7 +63,7 @@ class Keeper:
     """Rows by number, their evidence and rules. Numbers change only in `tidy`."""
 
     def __init__(self, labelled: Labelled, most: int | None, seed: int = 0, small: int = SMALL) -> None:
-        self._labelled, self._small = labelled, small
+        self._labelled, self._small = labelled, max(small, _FEWEST)
         self._chance = np.random.default_rng(seed)
         width = len(labelled.columns)
         names = [str(at) for at in range(width)]
