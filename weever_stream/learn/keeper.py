@@ -71,6 +71,8 @@ class Keeper:
         space = space_over(self._schema.empty_table(), labelled.comparisons)
         self.space = replace(space, programs=labelled.programs)
         """The comparisons and predicates, of no rows; its programs are for rows of labels."""
+        self.laws = replace(self.space, comparisons=labelled.said)
+        """The same of the columns themselves: what follows from what."""
         self.lattice = Lattice(self.space, most)
         self.codes: NDArray[np.int32] = np.empty((_ROOM, width), np.int32)
         self.dead: Bytes = np.zeros(_ROOM, np.uint8)
@@ -100,7 +102,7 @@ class Keeper:
             return self.boxes[:0]
         if self._told[0] is not self.boxes:
             some = self.boxes[(self.boxes != ANYTHING).any(1)]
-            told = self.lattice.boxes(without_implied(self.space, self.lattice.rules(some)))
+            told = self.lattice.boxes(without_implied(self.laws, self.lattice.rules(some)))
             self._told = self.boxes, told
         return self._told[1]
 
