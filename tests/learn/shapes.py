@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from tests.detect.drawn import other_sizes
-from weever_stream.learn import labels
+from weever_stream.learn import cover, keeper, labels
 
-__all__ = ["KEYS", "KEY_VALUES", "SHAPES", "Shape", "narrow_labels"]
+__all__ = ["KEYS", "KEY_VALUES", "SHAPES", "Shape", "few_samples", "narrow_labels"]
 
 LEAST, MOST = -(2**63), 2**63 - 1
 INT = (pa.int64(), [0, 1, 2, 5, LEAST, MOST, None])
@@ -76,4 +76,11 @@ KEY_VALUES: dict[str, list[Any]] = {"id": [*range(8), MOST], "name": ["", "a"]}
 def narrow_labels(spread: int = 64) -> Iterator[None]:
     """Labels with so little room between them that they are given out anew all the time."""
     with other_sizes([(labels, "_FRONT", 2), (labels, "_SPREAD", spread), (labels, "_HOT", spread // 4)]):
+        yield
+
+
+@contextmanager
+def few_samples(pairs: int = 4) -> Iterator[None]:
+    """So few random pairs that most evidence is met only where it is looked for."""
+    with other_sizes([(cover, "_SAMPLE", pairs), (keeper, "_WITNESSED", pairs)]):
         yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.learn.truth import assert_exact
@@ -35,4 +37,14 @@ def test_rules_come_back_after_almost_all_rows_have_gone(left: int, small: int):
     assert_exact(learner, ROWS[:4])
     learner.delete(range(4))
     learner.insert(ROWS)
+    assert_exact(learner, ROWS)
+
+
+def test_what_counts_as_small_is_part_of_a_dump(tmp_path: Path):
+    learner = Learner(ROWS, key="id", small=3)
+    learner.dump(tmp_path / "state")
+    learner = Learner.load(tmp_path / "state")
+    learner.delete(range(1, 6))
+    learner.insert(ROWS)
+    learner._check()
     assert_exact(learner, ROWS)

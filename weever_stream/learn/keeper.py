@@ -56,6 +56,8 @@ _ROOM = 1 << 10
 _MANY = 4
 """Evidences are inverted anew where more than one in so many has come or gone."""
 _MORE_SETS = 8
+_WITNESSED = 1 << 17
+"""Random pairs, of which those with an evidence that is in no set are kept as its witnesses."""
 _EVERYTHING: tuple[int, ...] = ()
 
 
@@ -63,7 +65,7 @@ class Keeper:
     """Rows by number, their evidence and rules. Numbers change only in `tidy`."""
 
     def __init__(self, labelled: Labelled, most: int | None, seed: int = 0, small: int = SMALL) -> None:
-        self._labelled, self._small = labelled, max(small, _FEWEST)
+        self._labelled, self.small = labelled, max(small, _FEWEST)
         self._chance = np.random.default_rng(seed)
         width = len(labelled.columns)
         names = [str(at) for at in range(width)]
@@ -111,7 +113,7 @@ class Keeper:
     def begin(self, codes: NDArray[np.int32], tell: Progress) -> None:
         """The first rows, and the rules that they obey."""
         rows = self._append(codes)
-        if len(rows) <= self._small:
+        if len(rows) <= self.small:
             news = News()
             self._come(rows, news)
             self.boxes = self.lattice.inverted(self.ledger.outcomes())
@@ -299,7 +301,7 @@ class Keeper:
         self._nullable = (self.codes[alive] == NULL).any(0)
         self._chosen_for = len(alive)
         known = self.ledger.keys()
-        if len(alive) <= self._small:
+        if len(alive) <= self.small:
             self.sets = [_EVERYTHING]
         else:
             rules, sample = self.lattice.rules(self.told()), sampled_pairs(space, self._chance)
@@ -330,10 +332,10 @@ class Keeper:
         names = [key.tobytes() for key in known]
         lost = [name for name, (_, _, owner) in zip(names, self.ledger.standing(known), strict=True) if owner < 0]
         self.ledger.loose = {name: before[name] for name in lost if name in before}
-        if len(alive) > self._small:
+        if len(alive) > self.small:
             for _ in range(WITNESSES):
                 evidence = Evidence(space)
-                sample_random(evidence, space.rows, 1 << 17, self._chance)
+                sample_random(evidence, space.rows, _WITNESSED, self._chance)
                 self.ledger.see(evidence.seen(), alive)
         unknown = [name for name in lost if name not in self.ledger.loose]
         assert not unknown, "what is not watched has witnesses"
@@ -376,8 +378,8 @@ class Keeper:
     def tidy(self) -> Ints | None:
         """Forgets the dead and chooses anew what to watch, if it is time to; then the new number of each row, or -1."""
         rows = len(self)
-        grown = rows > max(2 * self._chosen_for, self._small)
-        shrunk = 2 * rows < self._chosen_for and self._chosen_for > self._small
+        grown = rows > max(2 * self._chosen_for, self.small)
+        shrunk = 2 * rows < self._chosen_for and self._chosen_for > self.small
         many = len(self.sets) > 2 * self._chosen_sets + _MORE_SETS
         if not (grown or shrunk or many or self.buried > max(rows, _ROOM)):
             return None
