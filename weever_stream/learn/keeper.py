@@ -56,9 +56,15 @@ _ROOM = 1 << 10
 _MANY = 4
 """Evidences are inverted anew where more than one in so many has come or gone."""
 _MORE_SETS = 8
+_LEAP = 4
+"""A table that is so many times as large as the one before a change is looked at anew."""
 _WITNESSED = 1 << 17
 """Random pairs, of which those with an evidence that is in no set are kept as its witnesses."""
 _EVERYTHING: tuple[int, ...] = ()
+
+
+def _silent(phase: str, done: int, total: int) -> None:
+    """Tells nobody how far the work is."""
 
 
 class Keeper:
@@ -118,6 +124,10 @@ class Keeper:
             self._come(rows, news)
             self.boxes = self.lattice.inverted(self.ledger.outcomes())
             return
+        self._discover(tell)
+
+    def _discover(self, tell: Progress, news: News | None = None) -> None:
+        """The rules of the rows that live, found anew, and what to watch for them."""
         space, alive = self._current()
         most = None if self.lattice.most >= len(space.comparisons) else self.lattice.most
         outcome = find_rules(space, most=most, tell=tell, scanned=SCANNED)
@@ -127,11 +137,18 @@ class Keeper:
                 hint="learn about fewer columns, or rules of fewer predicates",
             )
         tell("inverting evidence", 0, 0)
+        known = {*self.ledger.counts, *self.ledger.loose}
+        self.ledger.counts, self.ledger.loose = {}, {}
         self.ledger.watch(self._boxes_of(()))
-        self._see(outcome.evidence, alive)
+        met = News()
+        self._see(outcome.evidence, alive, met)
         self.boxes = self.lattice.inverted(self.ledger.outcomes())
         tell("choosing what to watch", 0, 0)
         self._cover(space, alive, outcome.settled)
+        if news is not None:
+            for name, pair in met.came.items():
+                if name not in known:
+                    news.come(name, pair)
 
     def change(self, gone: Rows, codes: NDArray[np.int32]) -> News:
         """Some rows go, others come. Tells the evidences that went and came."""
@@ -141,6 +158,10 @@ class Keeper:
             self.buried += len(gone)
             self._go(gone, news)
         rows = self._append(codes)
+        if len(self) > max(_LEAP * self._chosen_for, 2 * self.small):
+            # The sets were chosen for far fewer rows: so many would have too many pairs in them.
+            self._discover(_silent, news)
+            return news
         self._come(rows, news)
         # With a column's first null sets are safe for fewer rules than they were: none is to be trusted.
         trusted = self.boxes[:0] if self._first_null(codes) else self.boxes
