@@ -261,6 +261,8 @@ class Keeper:
             return
         trusted = {box.tobytes() for box in self.boxes} - {box.tobytes() for box in suspects}
         space, alive = self._current()
+        # Whether these have nulls is what decides below: a null that comes after others have gone is a first one again.
+        self._nullable = (self.codes[alive] == NULL).any(0)
         sample = sampled_pairs(space, self._chance)
         evidence = Evidence(space)
         evidence.add_keys(self.ledger.keys())
