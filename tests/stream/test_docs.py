@@ -102,7 +102,7 @@ def test_every_field_of_learn_is_told() -> None:
     assert set(learning.Learn.model_fields) == fields_in("job.md", "`learn`")
 
 
-@pytest.mark.parametrize(("verb", "page"), [("learn", "learn-on-the-stream.md"), ("rules", "learn-on-the-stream.md")])
+@pytest.mark.parametrize(("verb", "page"), [("learn", "learn-on-the-stream.md"), ("review", "learn-on-the-stream.md")])
 def test_every_option_of_learning_is_told(verb: str, page: str) -> None:
     command = typer.main.get_command(_app(verb))
     told = {*re.findall(r"(--[a-z][\w-]+)", text_of(page)), "--help"}

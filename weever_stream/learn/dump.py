@@ -55,6 +55,7 @@ def dump_learner(learner: Learner, path: Path) -> None:
         "comparisons": [
             [one.left.name, one.right.name, [op.value for op in one.ops]] for one in learner._space.comparisons
         ],
+        "small": keeper.small,
         "sets": keeper.sets,
         "chosen": keeper.chosen,
         "last": learner._last,
@@ -89,7 +90,8 @@ def load_learner(kind: type[Learner], path: Path) -> Learner:
         learner.key = tuple(contents["key"])
         learner._schema = table.schema
         learner._reader = _reader(learner)
-        learner._start(_comparisons(contents["comparisons"], schema_of(table.schema)), contents["max_predicates"], 0)
+        comparisons = _comparisons(contents["comparisons"], schema_of(table.schema))
+        learner._start(comparisons, contents["max_predicates"], 0, int(contents["small"]))
         learner._last, learner._numbered = int(contents["last"]), int(contents["numbered"])
         learner._sequenced = bool(contents["sequenced"])
         held, keeper = learner._held, learner._keeper

@@ -50,18 +50,28 @@ __all__ = ["Keeper"]
 
 SMALL = 1000
 """Rows up to which all pairs of a change are looked at."""
+_FEWEST = 2
+"""Rows of which all pairs are looked at, whatever is asked for: with less than a pair there is no evidence to go by."""
 _ROOM = 1 << 10
 _MANY = 4
 """Evidences are inverted anew where more than one in so many has come or gone."""
 _MORE_SETS = 8
+_LEAP = 4
+"""A table that is so many times as large as the one before a change is looked at anew."""
+_WITNESSED = 1 << 17
+"""Random pairs, of which those with an evidence that is in no set are kept as its witnesses."""
 _EVERYTHING: tuple[int, ...] = ()
+
+
+def _silent(phase: str, done: int, total: int) -> None:
+    """Tells nobody how far the work is."""
 
 
 class Keeper:
     """Rows by number, their evidence and rules. Numbers change only in `tidy`."""
 
     def __init__(self, labelled: Labelled, most: int | None, seed: int = 0, small: int = SMALL) -> None:
-        self._labelled, self._small = labelled, small
+        self._labelled, self.small = labelled, max(small, _FEWEST)
         self._chance = np.random.default_rng(seed)
         width = len(labelled.columns)
         names = [str(at) for at in range(width)]
@@ -69,6 +79,8 @@ class Keeper:
         space = space_over(self._schema.empty_table(), labelled.comparisons)
         self.space = replace(space, programs=labelled.programs)
         """The comparisons and predicates, of no rows; its programs are for rows of labels."""
+        self.laws = replace(self.space, comparisons=labelled.said)
+        """The same of the columns themselves: what follows from what."""
         self.lattice = Lattice(self.space, most)
         self.codes: NDArray[np.int32] = np.empty((_ROOM, width), np.int32)
         self.dead: Bytes = np.zeros(_ROOM, np.uint8)
@@ -98,7 +110,7 @@ class Keeper:
             return self.boxes[:0]
         if self._told[0] is not self.boxes:
             some = self.boxes[(self.boxes != ANYTHING).any(1)]
-            told = self.lattice.boxes(without_implied(self.space, self.lattice.rules(some)))
+            told = self.lattice.boxes(without_implied(self.laws, self.lattice.rules(some)))
             self._told = self.boxes, told
         return self._told[1]
 
@@ -107,11 +119,15 @@ class Keeper:
     def begin(self, codes: NDArray[np.int32], tell: Progress) -> None:
         """The first rows, and the rules that they obey."""
         rows = self._append(codes)
-        if len(rows) <= self._small:
+        if len(rows) <= self.small:
             news = News()
             self._come(rows, news)
             self.boxes = self.lattice.inverted(self.ledger.outcomes())
             return
+        self._discover(tell)
+
+    def _discover(self, tell: Progress, news: News | None = None) -> None:
+        """The rules of the rows that live, found anew, and what to watch for them."""
         space, alive = self._current()
         most = None if self.lattice.most >= len(space.comparisons) else self.lattice.most
         outcome = find_rules(space, most=most, tell=tell, scanned=SCANNED)
@@ -121,11 +137,18 @@ class Keeper:
                 hint="learn about fewer columns, or rules of fewer predicates",
             )
         tell("inverting evidence", 0, 0)
+        known = {*self.ledger.counts, *self.ledger.loose}
+        self.ledger.counts, self.ledger.loose = {}, {}
         self.ledger.watch(self._boxes_of(()))
-        self._see(outcome.evidence, alive)
+        met = News()
+        self._see(outcome.evidence, alive, met)
         self.boxes = self.lattice.inverted(self.ledger.outcomes())
         tell("choosing what to watch", 0, 0)
         self._cover(space, alive, outcome.settled)
+        if news is not None:
+            for name, pair in met.came.items():
+                if name not in known:
+                    news.come(name, pair)
 
     def change(self, gone: Rows, codes: NDArray[np.int32]) -> News:
         """Some rows go, others come. Tells the evidences that went and came."""
@@ -135,6 +158,10 @@ class Keeper:
             self.buried += len(gone)
             self._go(gone, news)
         rows = self._append(codes)
+        if len(self) > max(_LEAP * self._chosen_for, 2 * self.small):
+            # The sets were chosen for far fewer rows: so many would have too many pairs in them.
+            self._discover(_silent, news)
+            return news
         self._come(rows, news)
         # With a column's first null sets are safe for fewer rules than they were: none is to be trusted.
         trusted = self.boxes[:0] if self._first_null(codes) else self.boxes
@@ -234,6 +261,8 @@ class Keeper:
             return
         trusted = {box.tobytes() for box in self.boxes} - {box.tobytes() for box in suspects}
         space, alive = self._current()
+        # Whether these have nulls is what decides below: a null that comes after others have gone is a first one again.
+        self._nullable = (self.codes[alive] == NULL).any(0)
         sample = sampled_pairs(space, self._chance)
         evidence = Evidence(space)
         evidence.add_keys(self.ledger.keys())
@@ -295,7 +324,7 @@ class Keeper:
         self._nullable = (self.codes[alive] == NULL).any(0)
         self._chosen_for = len(alive)
         known = self.ledger.keys()
-        if len(alive) <= self._small:
+        if len(alive) <= self.small:
             self.sets = [_EVERYTHING]
         else:
             rules, sample = self.lattice.rules(self.told()), sampled_pairs(space, self._chance)
@@ -326,10 +355,10 @@ class Keeper:
         names = [key.tobytes() for key in known]
         lost = [name for name, (_, _, owner) in zip(names, self.ledger.standing(known), strict=True) if owner < 0]
         self.ledger.loose = {name: before[name] for name in lost if name in before}
-        if len(alive) > self._small:
+        if len(alive) > self.small:
             for _ in range(WITNESSES):
                 evidence = Evidence(space)
-                sample_random(evidence, space.rows, 1 << 17, self._chance)
+                sample_random(evidence, space.rows, _WITNESSED, self._chance)
                 self.ledger.see(evidence.seen(), alive)
         unknown = [name for name in lost if name not in self.ledger.loose]
         assert not unknown, "what is not watched has witnesses"
@@ -372,8 +401,8 @@ class Keeper:
     def tidy(self) -> Ints | None:
         """Forgets the dead and chooses anew what to watch, if it is time to; then the new number of each row, or -1."""
         rows = len(self)
-        grown = rows > max(2 * self._chosen_for, self._small)
-        shrunk = 2 * rows < self._chosen_for and self._chosen_for > self._small
+        grown = rows > max(2 * self._chosen_for, self.small)
+        shrunk = 2 * rows < self._chosen_for and self._chosen_for > self.small
         many = len(self.sets) > 2 * self._chosen_sets + _MORE_SETS
         if not (grown or shrunk or many or self.buried > max(rows, _ROOM)):
             return None

@@ -133,6 +133,8 @@ class Labelled:
     """Those of each column; columns that meet share theirs."""
     comparisons: tuple[Comparison, ...]
     """The same comparisons, of labels: the n-th column is named by its number."""
+    said: tuple[Comparison, ...]
+    """The comparisons themselves: a column that is compared in two types is one there, as the laws of order need it."""
 
     @classmethod
     def of(cls, comparisons: Sequence[Comparison]) -> Labelled:
@@ -158,7 +160,7 @@ class Labelled:
             )
             for one in comparisons
         )
-        return cls(tuple(place), tuple(labels), inner)
+        return cls(tuple(place), tuple(labels), inner, tuple(comparisons))
 
     @property
     def programs(self) -> NDArray[np.int32]:

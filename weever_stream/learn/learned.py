@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weever_stream.discover.logic import closures, exchange
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -54,24 +56,35 @@ class Learned:
 def reasons(keeper: Keeper, added: Boxes, dropped: Boxes, news: News) -> tuple[list[Pair | None], list[Pair | None]]:
     """For rules that came and rules that went the numbers of the rows that are the reason."""
     came, went = _Pairs(keeper, news.came), _Pairs(keeper, news.went)
-    back = went.inside(added)
-    broken = came.inside(dropped)
-    # A rule that went unbroken gave way to a more general one.
-    for at, box in enumerate(dropped):
-        if broken[at] is None:
-            broken[at] = _first(back, [_within(box, other) for other in added])
-    for at, box in enumerate(added):
-        if back[at] is None:
-            back[at] = _first(broken, [_within(box, other) for other in dropped]) or _first([*came.pairs()], None)
-    return back, broken
+    back, broken = went.inside(added), came.inside(dropped)
+    # A rule that went unbroken gave way to one that says more; one that came unbroken is left of one that said more.
+    why_added = _of_those_that_say_more(keeper, added, back, dropped, broken)
+    why_dropped = _of_those_that_say_more(keeper, dropped, broken, added, back)
+    some = next(iter(news.came.values()), None)  # the first pair of a table that had none
+    return [pair or some for pair in why_added], why_dropped
 
 
-def _within(box: NDArray[np.uint8], other: NDArray[np.uint8]) -> bool:
-    return not (box & ~other).any()
-
-
-def _first(pairs: list[Pair | None], which: list[bool] | None) -> Pair | None:
-    return next((pair for at, pair in enumerate(pairs) if pair and (which is None or which[at])), None)
+def _of_those_that_say_more(
+    keeper: Keeper, boxes: Boxes, pairs: list[Pair | None], others: Boxes, theirs: list[Pair | None]
+) -> list[Pair | None]:
+    """The pairs of some rules; for one without any that of another by which it is implied, by whatever law."""
+    found = list(pairs)
+    waiting = [at for at, pair in enumerate(pairs) if pair is None]
+    known = [(at, pair) for at, pair in enumerate(theirs) if pair is not None]
+    if not waiting or not known:
+        return found
+    space, rules = keeper.laws, keeper.lattice.rules
+    closed, _ = closures(space, rules(boxes[waiting]))
+    plain = rules(others[[at for at, _ in known]])
+    turned = exchange(space, plain)
+    for at, mine in zip(waiting, closed, strict=True):
+        says, says_turned = (~(some & ~mine).any(1) for some in (plain, turned))
+        if says.any():
+            found[at] = known[says.argmax()][1]
+        elif says_turned.any():
+            left, right = known[says_turned.argmax()][1]
+            found[at] = right, left
+    return found
 
 
 class _Pairs:
@@ -79,9 +92,6 @@ class _Pairs:
 
     def __init__(self, keeper: Keeper, named: dict[bytes, Pair]) -> None:
         self._keeper, self._named = keeper, named
-
-    def pairs(self) -> list[Pair | None]:
-        return list(self._named.values())
 
     def inside(self, boxes: Boxes) -> list[Pair | None]:
         """For each box a pair that lies in it."""

@@ -14,7 +14,6 @@ import json
 import os
 import sys
 from datetime import datetime, timezone
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,20 +30,13 @@ if TYPE_CHECKING:
     from weever_stream.learn.holding import Held, Moment
     from weever_stream.learn.proposals import Broken, Proposal
 
-__all__ = ["rules"]
+__all__ = ["review"]
 
 _TOP = 20
 _REFINED = 3
 
 
-class Action(str, Enum):
-    """What to do."""
-
-    review = "review"
-
-
-def rules(
-    action: Annotated[Action, typer.Argument(help="review")],
+def review(
     job: Annotated[Path, typer.Argument(help="The job file.")],
     adopt: Annotated[
         list[str] | None, typer.Option(help="Write this rule into the job file; may be repeated.", show_default=False)
@@ -73,11 +65,11 @@ def rules(
         print(json.dumps(table.review().to_json(), ensure_ascii=False, indent=1))
         return 0
     if listed or not asked_for:
-        review = table.review()
+        found = table.review()
         if not listed and sys.stdin.isatty() and sys.stdout.isatty():
-            adopted += _asked(table, review, top)
+            adopted += _asked(table, found, top)
         else:
-            print("\n".join(_lines(review, top)))
+            print("\n".join(_lines(found, top)))
     if adopted:
         print(f"next: weever plan {job} shows what that does, weever run {job} --rule-changes allow does it")
     return 0
@@ -146,11 +138,11 @@ def _now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def _asked(table: _Table, review: Review, top: int) -> list[str]:
+def _asked(table: _Table, found: Review, top: int) -> list[str]:
     """Asks for a decision on each proposal. The names of those that were adopted."""
-    print("\n".join(_lines(review, 0, proposals=False)))
+    print("\n".join(_lines(found, 0, proposals=False)))
     adopted = []
-    shown = review.proposals[:top] if top else review.proposals
+    shown = found.proposals[:top] if top else found.proposals
     for number, one in enumerate(shown, 1):
         print("\n".join(["", *_proposal(one, number)]))
         answer, question = "", f"{number} of {len(shown)}: adopt, reject, skip or quit? [a/r/s/q]"
@@ -168,29 +160,29 @@ def _asked(table: _Table, review: Review, top: int) -> list[str]:
     return adopted
 
 
-def _lines(review: Review, top: int, *, proposals: bool = True) -> Iterator[str]:
+def _lines(found: Review, top: int, *, proposals: bool = True) -> Iterator[str]:
     from weever_stream.drawing import printable
 
-    holding = review.holding
+    holding = found.holding
     rows = f"{holding.rows:,} row{'s' * (holding.rows != 1)}"
     position = printable(holding.at.position, 200)
     yield f"{printable(holding.table)}: {len(holding.rules):,} minimal rules hold in {rows}, at {position}"
-    if review.broken:
+    if found.broken:
         yield ""
         yield "In force, and no longer true of the table:"
-        for one in review.broken:
+        for one in found.broken:
             yield from _broken(one)
-    if not review.proposals:
+    if not found.proposals:
         yield ""
         yield "Nothing is proposed: what holds is in force, follows from it, or was rejected."
         return
     if proposals:
-        shown = review.proposals[:top] if top else review.proposals
-        best = f", the best {len(shown)}" if len(shown) < len(review.proposals) else ""
+        shown = found.proposals[:top] if top else found.proposals
+        best = f", the best {len(shown)}" if len(shown) < len(found.proposals) else ""
         yield ""
-        yield f"Proposed: {len(review.proposals):,}{best}"
-        for number, found in enumerate(shown, 1):
-            yield from _proposal(found, number)
+        yield f"Proposed: {len(found.proposals):,}{best}"
+        for number, proposal in enumerate(shown, 1):
+            yield from _proposal(proposal, number)
 
 
 def _proposal(one: Proposal, number: int) -> Iterator[str]:
