@@ -51,6 +51,7 @@ def fed() -> Metrics:
     metrics = Metrics("packages", RULES.rules)
     metrics.targets(["ops"])
     metrics.batch(report(0, behind={"maxOffsetsBehindLatest": "1", "numFilesOutstanding": "2"}))
+    metrics.learned(3, ["added", "dropped"])
     return metrics
 
 
