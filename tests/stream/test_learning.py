@@ -240,7 +240,7 @@ def test_after_every_batch_the_rules_are_those_of_discover(spark: SparkSession, 
 
 def test_a_batch_that_was_cut_off_is_told_once_and_applied_once(spark: SparkSession, tmp_path: Path) -> None:
     source = random.Random(7)
-    it = Learning(spark, tmp_path, max_predicates=3, columns=["zip", "city"])
+    it = Learning(spark, tmp_path, max_predicates=3, columns=["zip", "city"], error=0.05)
     it.send(
         it.put(
             *({"id": key, "zip": key % 5, "city": f"c{key % 5}", "rate": None, "at": None} for key in range(20)),

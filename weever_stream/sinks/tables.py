@@ -70,7 +70,7 @@ _MEANING = {
     "origin": _Column("string", "JSON: where the record came from: topic, partition, offset; file; or version"),
     "record": _Column("string", "The record as far as it is text"),
     "event": _Column(
-        "string", "added, dropped: the rule holds from this batch on, or no more; error, drift: its number"
+        "string", "added, dropped: the rule holds from this batch on, or no more; error: how many violate it"
     ),
     "deny": _Column("string", "The rule, as rule files write it: what no two different rows t and s may satisfy"),
     "words": _Column("string", "The rule in words"),

@@ -127,7 +127,7 @@ class _Opening:
                 "order_text": learn.order_text,
                 "max_predicates": learn.max_predicates,
             },
-            companions=companions,
+            companions=lambda: [*_almost(job), *companions()],
         )
         writer = feed.changes(about.columns.names).writeStream.queryName(f"weever learn {job.file.table}")
         writer = writer.foreachBatch(lessons).option("checkpointLocation", checkpoint)
@@ -178,6 +178,17 @@ def _names(job: Job, feed: Feed, before: About | None) -> list[str]:
         # A column that came later is left out; one that is gone is refused by its name, see `About.refuse`.
         return [name for name in before.columns.names if isinstance(found.get(name), ColumnType)]
     return [*key, *(name for name, kind in found.items() if isinstance(kind, ColumnType) and name not in key)]
+
+
+def _almost(job: Job) -> list[Companion]:
+    """What watches rules that almost hold, if the job asks for it."""
+    learn = job.learn
+    if learn is None or learn.error is None:
+        return []
+    from weever_stream.learn.almost import AlmostRules
+
+    options = {name: getattr(learn, name) for name in ("columns", "cross", "order_text", "max_predicates")}
+    return [AlmostRules(job.file.key, learn.error, **options)]
 
 
 def _columns_node(job: Job) -> Any:
