@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.detect.test_detector_machine import Model
 from tests.learn.shapes import KEY_VALUES, KEYS, SHAPES, Shape, few_samples, narrow_labels
-from tests.learn.truth import assert_brute, assert_counts, assert_exact, assert_reasons
+from tests.learn.truth import assert_brute, assert_counts, assert_exact, assert_reasons, assert_watched
 from tests.oracle import key_of
 from weever_stream.learn import Learned, Learner
 
@@ -89,6 +89,7 @@ class LearnerMachine(RuleBasedStateMachine):
         assert learner is not None
         learner._check()
         assert_counts(learner)
+        assert_watched(learner)
         assert len(learner) == len(mine)
         assert_exact(learner, mine)
         held = learner.table().to_pylist()
