@@ -220,9 +220,8 @@ def test_many_columns_with_short_rules():
     table = pa.table({"id": np.arange(320), **columns})
     learner = Learner(table.slice(0, 300), key="id", cross=False, max_predicates=2)
     learner.insert(table.slice(300))
-    learner.delete([0, 10, 20])
-    rows = [row for row in table.to_pylist() if row["id"] not in (0, 10, 20)]
-    assert_exact(learner, rows)
+    learner.delete([0])
+    assert_exact(learner, [row for row in table.to_pylist() if row["id"]])
 
 
 def test_a_learner_refuses_to_go_on_after_a_change_broke_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
