@@ -27,6 +27,12 @@ def test_pages_about_classes_run(page: str, said: str) -> None:
     exec(compile(code, f"docs/{page}", "exec"), {})
 
 
+def test_the_page_of_approximate_rules_runs() -> None:
+    code = "\n".join(blocks(ROOT / "docs" / "approximate-rules.md", "python"))
+    assert "ErrorWatch.load" in code
+    exec(compile(code, "docs/approximate-rules.md", "exec"), {})
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "quickstart.md"], ids=lambda page: page.name)
 def test_rule_files_on_the_first_pages_are_valid(page: Path) -> None:
     files = blocks(page, "yaml")

@@ -42,7 +42,11 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize(
-    ("target", "why"), [("> /dev/full", "No space left on device"), (">&-", "Bad file descriptor")]
+    ("target", "why"),
+    [
+        ("> /dev/full", "No space left on device"),
+        pytest.param(">&-", "Bad file descriptor", marks=pytest.mark.slow),  # a process for each verb, again
+    ],
 )
 def test_an_output_that_takes_nothing_is_told_with_code_4(verb: str, target: str, why: str) -> None:
     if not Path("/dev/full").exists():

@@ -66,7 +66,13 @@ def scrape(watch: Watch) -> Iterator[Callable[[], Samples]]:
 def test_every_rule_has_zeros_before_anything_has_happened(scrape: Callable[[], Samples]):
     found = scrape()
     severities = {"zip_determines_city": "error", "code_is_unique": "critical", "never_broken": "info"}
-    names = ("violations_open", "violations_unlisted", "violations_opened_total", "violations_closed_total")
+    names = (
+        "violations_open",
+        "violations_unlisted",
+        "violations_opened_total",
+        "violations_closed_total",
+        "rule_drift",
+    )
     for rule, severity in severities.items():
         for name in names:
             assert value(found, f"weever_{name}", rule=rule, severity=severity) == 0, (rule, name)
@@ -162,6 +168,21 @@ def test_a_job_goes_on_with_what_an_earlier_process_left_open(watch: Watch, scra
     watch.batch(report(10, stale=0))  # rules were numbered anew, and the count with them
     watch.batch(report(11, stale=2))
     assert value(scrape(), "weever_stale_changes_total") == 3
+
+
+def test_a_rule_drifts_from_the_batch_that_says_so_to_the_one_that_says_no_more(
+    watch: Watch, scrape: Callable[[], Samples]
+):
+    zips = {"rule": "zip_determines_city", "severity": "error"}
+    watch.batch(report(0, drifting=["zip_determines_city"]))
+    assert value(scrape(), "weever_rule_drift", **zips) == 1
+    assert value(scrape(), "weever_rule_drift", rule="never_broken", severity="info") == 0
+    watch.batch(report(1))
+    assert value(scrape(), "weever_rule_drift", **zips) == 0
+    watch.metrics.resume({**report(2, drifting=["zip_determines_city", "of_long_ago"]).to_json()})
+    found = scrape()
+    assert value(found, "weever_rule_drift", **zips) == 1
+    assert sum(name == "weever_rule_drift" for name, _ in found) == 3
 
 
 def test_success_ages_while_a_batch_hangs_and_not_while_nothing_is_to_do():

@@ -15,11 +15,12 @@ from typer.core import TyperGroup
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["VERBS", "Interrupted", "UsageError", "dispatch"]
+__all__ = ["GROUPS", "VERBS", "Interrupted", "UsageError", "dispatch"]
 
 VERBS = (
     "run",
     "violations",
+    "rules",
     "plan",
     "backfill",
     "state",
@@ -32,7 +33,10 @@ VERBS = (
     "doctor",
     "demo",
 )
+GROUPS = {"rules": ("How the rules of a job are doing.", ("drift",))}
+"""Verbs that have verbs of their own, each a function in the module of its own name."""
 Interrupted = typer.Abort
+_HELP = {"help_option_names": ["-h", "--help"]}
 
 
 class UsageError(Exception):
@@ -46,14 +50,28 @@ class _Verbs(TyperGroup):
         return list(VERBS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in VERBS:
-            return None
-        verb = getattr(import_module(f"weever_stream.cli.{cmd_name}"), cmd_name)
-        single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        single.command(cmd_name, context_settings={"help_option_names": ["-h", "--help"]})(verb)
-        command = typer.main.get_command(single)
-        command.name = cmd_name
-        return command
+        if cmd_name in GROUPS:
+            return _Group(name=cmd_name, help=GROUPS[cmd_name][0], context_settings=_HELP, rich_markup_mode=None)
+        return _command(cmd_name) if cmd_name in VERBS else None
+
+
+class _Group(TyperGroup):
+    """The same one level down."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(GROUPS[str(self.name)][1])
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return _command(cmd_name) if cmd_name in self.list_commands(ctx) else None
+
+
+def _command(name: str) -> Any:
+    verb = getattr(import_module(f"weever_stream.cli.{name}"), name)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    single.command(name, context_settings=_HELP)(verb)
+    command = typer.main.get_command(single)
+    command.name = name
+    return command
 
 
 _app = typer.Typer(

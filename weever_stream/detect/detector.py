@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from weever_stream.detect import shard as shards
 from weever_stream.detect.changes import LAST_SEQUENCE, ChangeReader, kinds_of, order_of, versions_of, whole
-from weever_stream.detect.dump import dump_shard, load_shard
+from weever_stream.detect.dump import Loaded, dump_shard, load_shard
 from weever_stream.detect.intake import ROW_NUMBER, arrow_schema, infer_schema, to_table
 from weever_stream.detect.plan import plan
 from weever_stream.detect.shard import Shard, Tally
@@ -38,6 +38,8 @@ class Detector:
     `rules`: a rule file (path or `RuleFile`), or rules as objects or expressions. `key`: the column or columns that
     name a row; without one every row is its own and is numbered from 1. `schema`: types of the columns; taken from
     the first rows where it is not given. `strict` refuses an insert of a key that is held instead of replacing it.
+    `max_pairs`: a row with more partners than that under a rule lists only some of its pairs, and the others are
+    counted (see `flood`); 0 lists all, however many. `notes` is JSON that is saved with the state.
     """
 
     def __init__(
@@ -47,13 +49,15 @@ class Detector:
         key: str | Sequence[str] | None = None,
         schema: Any = None,
         strict: bool = False,
+        max_pairs: int = 0,
         leaf: int = LEAF,
         fanout: int = FANOUT,
     ) -> None:
         file = rule_file(rules)
         self.rules = file.rules
         self.key: tuple[str, ...] = file.key if key is None else (key,) if isinstance(key, str) else tuple(key)
-        self._strict = strict
+        self.notes: dict[str, Any] = {}
+        self._strict, self._max_pairs = strict, max_pairs
         self._size = (leaf, fanout)
         self._overrides = file.columns
         self._last = 0
@@ -109,12 +113,19 @@ class Detector:
         return self._engine[0].tally if self._engine else Tally()
 
     def count(self, rule: str | Rule) -> int:
-        """How many violations of a rule live now. O(1)."""
+        """How many violations of a rule live now, listed or not. O(1)."""
         number = self._number(rule)
-        return self._engine[0].counts[number] if self._engine else 0
+        return self._engine[0].counts[number] + self._engine[0].unlisted[number] if self._engine else 0
+
+    def counts(self) -> list[int]:
+        """The same of all rules, in their order."""
+        if not self._engine:
+            return [0] * len(self.rules)
+        shard = self._engine[0]
+        return [listed + more for listed, more in zip(shard.counts, shard.unlisted, strict=True)]
 
     def violations(self, rule: str | Rule | None = None) -> Violations:
-        """All living violations of a rule, or of all rules."""
+        """All living violations of a rule, or of all rules, but for those that are only counted (`max_pairs`)."""
         wanted = range(len(self.rules)) if rule is None else [self._number(rule)]
         if self._engine is None:
             return self._nothing()
@@ -126,23 +137,36 @@ class Detector:
     def dump(self, path: str | Path) -> None:
         """Writes the whole state to a file, in a versioned binary format with checksums."""
         shard, _ = self._started("dump")
-        dump_shard(shard, Path(path), {"last": self._last, "sequenced": self._sequenced})
+        about: dict[str, Any] = {"last": self._last, "sequenced": self._sequenced}
+        if self._max_pairs:
+            about["unlisted"] = shard.unlisted
+        if self.notes:
+            about["notes"] = self.notes
+        dump_shard(shard, Path(path), about)
 
     @classmethod
     def load(cls, path: str | Path, rules: str | Path | RuleFile | Iterable[Rule | str], **options: Any) -> Detector:
         """A detector as it was dumped. The rules must be the same; their names and severities may differ."""
-        detector = cls(rules, **options)
-        schema, about, fill = load_shard(Path(path))
+        return cls(rules, **options).restored(path, load_shard(Path(path)))
+
+    def restored(self, path: str | Path, loaded: Loaded) -> Detector:
+        """This empty detector with the state of a dump that was read from a path."""
+        schema, about, fill = loaded
         try:
-            detector._last, detector._sequenced = int(about["last"]), bool(about["sequenced"])
-            shard, _ = detector._engine = detector._made(schema)
+            self._last, self._sequenced = int(about["last"]), bool(about["sequenced"])
+            shard, _ = self._engine = self._made(schema)
+            unlisted = [int(n) for n in about.get("unlisted", shard.unlisted)]
+            self.notes = dict(about.get("notes", {}))
         except (RuleError, DataError) as error:
             raise StateError(
                 f"{path} was written for other rules or another key: {error.message}",
                 hint="load it with the rules it was written with, or build the state again from the rows",
             ) from None
         fill(shard)
-        return detector
+        if len(unlisted) != len(shard.unlisted):
+            raise StateError(f"{path} was changed: it counts pairs of {len(unlisted)} rules", hint="restore it")
+        shard.unlisted = unlisted
+        return self
 
     def _check(self) -> None:
         """Asserts every invariant of the state."""
@@ -151,6 +175,7 @@ class Detector:
             shard._check()
             for number in range(len(self.rules)):
                 assert shard.counts[number] == sum(map(len, shard.violations(number))), "counts are true"
+                assert shard.unlisted[number] >= 0, "there are no fewer pairs than are listed"
 
     # Inside
 
@@ -168,12 +193,13 @@ class Detector:
             if any(ROW_NUMBER in rule.columns for rule in self.rules):
                 raise DataError(f"{ROW_NUMBER} is the row's number here, not a column", hint="rename it, or give a key")
             types[ROW_NUMBER] = ColumnType("integer")
-        made = plan(bind_all(self.rules, found), types)
+        made = plan(bind_all(self.rules, found), types, capped=self._max_pairs > 0)
         numbers = [] if self.key else [(ROW_NUMBER, pa.int64())]
         known = [(name, schema.field(name).type) for name in made.columns if self.key or name != ROW_NUMBER]
         stored = pa.schema([*numbers, *known])
         leaf, fanout = self._size
-        shard = Shard(made, stored, remember_drops=self._remembered, leaf=leaf, fanout=fanout)
+        cap = self._max_pairs if made.capped else 0
+        shard = Shard(made, stored, remember_drops=self._remembered, cap=cap, leaf=leaf, fanout=fanout)
         return shard, ChangeReader(stored, made.key, numbered=not self.key)
 
     @property

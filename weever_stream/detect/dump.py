@@ -10,7 +10,7 @@ import struct
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from weever_stream.detect.sections import Section
     from weever_stream.rules.types import ColumnType
 
-__all__ = ["VERSION", "damage_told", "dump_shard", "load_shard", "plan_text", "run_of", "run_sections"]
+__all__ = ["VERSION", "Loaded", "damage_told", "dump_shard", "load_shard", "plan_text", "run_of", "run_sections"]
 
 VERSION = 1
 _HINT = "restore the file from a copy, or build the state again from the rows"
@@ -86,8 +86,16 @@ def run_sections(run: Run) -> list[tuple[str, Section]]:
     return sections + [("tree", tree.buffer.view(np.uint8).data) for tree in run.trees if tree is not None]
 
 
-def load_shard(path: Path) -> tuple[pa.Schema, dict[str, Any], Callable[[Shard], None]]:
-    """The schema and notes of a dump, and a function that fills an empty shard of the same plan from it."""
+class Loaded(NamedTuple):
+    """A dump that was read: its schema and notes, and a function that fills an empty shard of the same plan from it."""
+
+    schema: pa.Schema
+    about: dict[str, Any]
+    fill: Callable[[Shard], None]
+
+
+def load_shard(path: Path) -> Loaded:
+    """Reads a dump."""
     with damage_told(str(path)):
         contents, sections = read_container(path, _FORMAT)
         parts: Iterator[Section] = iter(sections)
@@ -112,7 +120,7 @@ def load_shard(path: Path) -> tuple[pa.Schema, dict[str, Any], Callable[[Shard],
         shard.tally = Tally(**contents["tally"])
         shard.forget_drops()
 
-    return schema, about, fill
+    return Loaded(schema, about, fill)
 
 
 @contextmanager

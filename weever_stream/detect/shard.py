@@ -105,6 +105,8 @@ class Shard:
         """Remembered drops, at most."""
         self.numbered = 0
         """The last row number given out, for a table without a key."""
+        self._rows_held: int | None = None
+        """Rows held, once somebody has asked."""
         tools = tools or Tools(plan, schema, leaf=leaf, fanout=fanout)
         self._marker, self._encoder, self._symmetric = tools.marker, tools.encoder, tools.symmetric
         self.forest = Forest(tools.shape, tools.schema)
@@ -139,6 +141,7 @@ class Shard:
 
     def restore(self, runs: Iterable[Run], newest: tuple[pa.RecordBatch, Ints, BitMap] | None) -> None:
         """Takes in the runs of an empty shard that was saved, and the rows, order and dead of its tail."""
+        self._rows_held = None
         for run in runs:
             self.forest.plant(run)
         if newest is not None:
@@ -156,8 +159,10 @@ class Shard:
         return tree.entries(), tree
 
     def held(self) -> int:
-        """Rows held, remembered drops aside."""
-        return sum(int((part.order[_living(part)] & 1).sum()) for part in self.forest)
+        """Rows held, remembered drops aside. Counted the first time, and kept from then on."""
+        if self._rows_held is None:
+            self._rows_held = sum(int((part.order[_living(part)] & 1).sum()) for part in self.forest)
+        return self._rows_held
 
     def repeated(self, table: pa.RecordBatch) -> Positions:
         """Rows whose key is held already or stands twice among them."""
@@ -203,6 +208,8 @@ class Shard:
             yield from cancel(removed, added, self._symmetric)
         self._commit(serial, coming.rows, coming.trees, drops=drops)
         self.counts, self.unlisted = counts, unlisted
+        if self._rows_held is not None:
+            self._rows_held += int((rows.order & 1).sum()) - len(gone)
 
     def _commit(self, serial: int, rows: Rows, trees: tuple[Tree | None, ...] | None, *, drops: bool) -> None:
         """Lets the rows in; drops only where their sequence must be remembered."""
@@ -365,6 +372,8 @@ class Shard:
             for key in self._identities(self._encoder.rows(part.table, part.order[: len(part)]), alive)
         ]
         assert len(set(keys)) == len(keys), "a key lives once"
+        held, self._rows_held = self._rows_held, None
+        assert held in (None, self.held()), "rows are counted as they come and go"
 
 
 def _living(part: Run | Tail) -> Positions:

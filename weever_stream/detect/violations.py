@@ -99,6 +99,14 @@ class Violations(Sequence[Violation]):
             found += [one for table in self._tables([self._found[at].take(inside)]) for one in self._read(*table)]
         return found
 
+    def first(self, rule: str) -> Violation | None:
+        """The first of a rule, if there is one; no other is read."""
+        for piece in self._found:
+            if self._plan.rules[piece.rule].rule.name == rule:
+                one = Violations(self._plan, [piece.take(np.zeros(1, np.int64))])
+                return one[0]
+        return None
+
     def _read(self, rule: int, change: str, left: pa.RecordBatch, right: pa.RecordBatch | None) -> Iterator[Violation]:
         about, key = self._plan.rules[rule].rule, self._plan.key
         nobody = [(None, None)] * left.num_rows

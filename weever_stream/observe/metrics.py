@@ -25,7 +25,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from prometheus_client.core import Metric
@@ -71,6 +71,10 @@ class Report(Protocol):
     def behind(self) -> Mapping[str, str]: ...  # noqa: D102
     @property
     def held(self) -> Mapping[str, int]: ...  # noqa: D102
+    @property
+    def drifting(self) -> Collection[str]: ...  # noqa: D102
+    @property
+    def drift(self) -> Iterable[Mapping[str, Any]]: ...  # noqa: D102
 
 
 class Metrics(Collector):
@@ -84,6 +88,7 @@ class Metrics(Collector):
         }
         self._open: dict[str, int] = {}
         self._unlisted: dict[str, int] = {}
+        self._drifting: frozenset[str] = frozenset()
         self._opened: Counter[str] = Counter()
         self._closed: Counter[str] = Counter()
         self._operations: Counter[str] = Counter({"put": 0, "drop": 0, "clear": 0})
@@ -111,6 +116,7 @@ class Metrics(Collector):
         with self._guard:
             self._open = dict(progress.get("open", {}))
             self._unlisted = dict(progress.get("unlisted", {}))
+            self._drifting = frozenset(progress.get("drifting", ()))
             self._stale_before = int(progress.get("stale", 0))
 
     def batch(self, report: Report) -> None:
@@ -120,7 +126,7 @@ class Metrics(Collector):
                 self._count(report)
             self._batch = max(report.batch, self._batch)
             self._open, self._unlisted = dict(report.open), dict(report.unlisted)
-            self._held = dict(report.held)
+            self._held, self._drifting = dict(report.held), frozenset(report.drifting)
             lag = {_LAGS[name]: told for name, told in report.behind.items() if name in _LAGS}
             self._lag = {unit: float(told) for unit, told in lag.items() if _is_number(told)}
             self._last_batch = self._last_success = self._clock()
@@ -180,6 +186,7 @@ class Metrics(Collector):
 
     def _of_rules(self) -> Iterator[Metric]:
         labels = ["table", "rule", "severity"]
+        drifting = dict.fromkeys(self._drifting, 1)
         for kind, name, text, counts in (
             (GaugeMetricFamily, "weever_violations_open", "Violations that are open and listed.", self._open),
             (
@@ -187,6 +194,12 @@ class Metrics(Collector):
                 "weever_violations_unlisted",
                 "Violations that are open and only counted, because a row has too many of them.",
                 self._unlisted,
+            ),
+            (
+                GaugeMetricFamily,
+                "weever_rule_drift",
+                "1 while a rule breaks at a rate that its past does not explain.",
+                drifting,
             ),
             (CounterMetricFamily, "weever_violations_opened", "Violations that were added.", self._opened),
             (CounterMetricFamily, "weever_violations_closed", "Violations that were removed.", self._closed),

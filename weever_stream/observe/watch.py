@@ -17,8 +17,8 @@ from weever_stream.observe.endpoint import Endpoint, write_file
 from weever_stream.observe.metrics import Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import TypeVar
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any, TypeVar
 
     from weever_stream.job import options
     from weever_stream.observe.lineage import Lineage
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Watch", "watching"]
 
 _log = logs.get("job")
+_OVER = {"rate": "the rate is back", "changed": "the rule was changed", "gone": "the rule is no longer in force"}
 
 
 class Watch:
@@ -65,9 +66,34 @@ class Watch:
         )
         if report.rejected:
             _log.warning("records_rejected", told=True, batch_id=report.batch, records=report.rejected)
+        for notice in report.drift:
+            self._drift(report.batch, notice)
         self.write()
         if self._lineage is not None:
             self._lineage.batch(report)
+
+    def _drift(self, batch: int, notice: Mapping[str, Any]) -> None:
+        """A rule has begun to break at a rate that its past does not explain, or this is over."""
+        name, since, still_open = notice["rule"], notice["since"], notice["open"]
+        recent, baseline = (round(1000 * notice[rate], 3) for rate in ("recent", "baseline"))
+        if notice["event"] == "ended":
+            reason = notice["reason"]
+            message = f"{name} drifts no more: {_OVER[reason]}"
+            _log.info(
+                "rule_drift_ended", message, batch_id=batch, rule=name, since=since, open=still_open, reason=reason
+            )
+            return
+        _log.warning(
+            "rule_drifts",
+            f"{name} is broken by {recent:.3g} of 1,000 changes since {since}, and used to be by {baseline:.3g}:"
+            " is the rule still true?",
+            batch_id=batch,
+            rule=name,
+            since=since,
+            open=still_open,
+            recent=recent,
+            baseline=baseline,
+        )
 
     def query(self, query_id: str) -> None:
         """The query runs."""

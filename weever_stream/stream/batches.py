@@ -18,8 +18,10 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from weever_stream.errors import DataError
+from weever_stream.learn.drift import Observation
 from weever_stream.sinks.batch import DELTA_COLUMNS, REJECT_COLUMNS, Batch
 from weever_stream.stream.deltas import DELTA_SCHEMA, net, unpacked, unpacked_here
+from weever_stream.stream.drifting import struck
 from weever_stream.stream.operator import ASIDE, DELTAS, REJECTS, TALLY, unpack_rejects
 from weever_stream.stream.position import planned, read_text
 from weever_stream.stream.progress import BatchReport
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from weever_stream.job.options import Rejects
+    from weever_stream.learn.drift import Drift
     from weever_stream.sinks.batch import Sink
     from weever_stream.stream.position import Planned
     from weever_stream.stream.progress import Ledger
@@ -57,6 +60,7 @@ class Batches:
     dead_letters: Sink
     rejects: Rejects
     ledger: Ledger
+    drift: Drift
     observe: Callable[[BatchReport], None]
 
     def __call__(self, output: DataFrame, batch: int) -> None:
@@ -100,6 +104,7 @@ class Batches:
         finally:
             if moved is not None:
                 moved.unpersist()
+        notices = self.drift.observe(self._observed(batch, told, counts.get("changes", 0)))
         report = BatchReport(
             batch=number,
             position=when.position,
@@ -118,9 +123,19 @@ class Batches:
             removed_by_rule=by_rule["removed"],
             operations=_operations(counts),
             held=self.ledger.held(),
+            drifting=list(self.drift.drifting),
+            drift=[notice.as_json() for notice in notices],
         )
-        self.ledger.note(report)
+        self.ledger.note(report, self.drift)
         self.observe(report)
+
+    def _observed(self, batch: Batch, told: list[Row], changes: int) -> Observation:
+        """What is looked at for drift."""
+        still = {name: n + batch.unlisted.get(name, 0) for name, n in batch.open.items()}
+        broken = struck(told, self._names)
+        return Observation(
+            batch.id, changes, batch.position, batch.detected_at.isoformat(timespec="seconds"), broken, still
+        )
 
     def _net(self, output: DataFrame, told: list[Row]) -> tuple[DataFrame, DataFrame | None, _Changed]:
         """The deltas, what of them is kept in memory, and how many of each rule were added and removed."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from weever_stream.detect.culprits import Culprits
 from weever_stream.detect.pairs import PAIRS_A_PIECE, unpack_pairs
 from weever_stream.detect.sections import ipc, read_ipc
 from weever_stream.detect.violations import OUTPUT_SCHEMA
@@ -128,11 +129,13 @@ def worker(setup: Setup) -> Callable[[Any, Iterable[pd.DataFrame], Any], Iterato
         context = TaskContext.get()
         batch = int((context.getLocalProperty("streaming.sql.batchId") if context else None) or 0)
         began = time.perf_counter()
-        steps = _work(setup).apply(shard, batch, bytes(state.get[0]) if state.exists else None, bodies)
+        culprits = Culprits(setup.key_names)
+        steps = _work(setup).apply(shard, batch, bytes(state.get[0]) if state.exists else None, bodies, culprits)
         manifest = yield from _bounded(shard, steps)
         value = manifest.dump()
         state.update((value,))
-        tally = _tally(setup, manifest) | {"bytes": len(value), "seconds": round(time.perf_counter() - began, 6)}
+        tally = _tally(setup, manifest) | {"struck": culprits.told()}
+        tally |= {"bytes": len(value), "seconds": round(time.perf_counter() - began, 6)}
         yield _frame([(TALLY, shard, -1, 0, 0, False, json.dumps(tally).encode())])
 
     return work

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from weever_stream.learn.drift import Drift
     from weever_stream.state.notes import Notes
 
-__all__ = ["PROGRESS", "BatchReport", "Ledger", "ShardTally"]
+__all__ = ["PROGRESS", "BatchReport", "Ledger", "ShardTally", "trends_of"]
 
 PROGRESS = "progress.json"
+_TRENDS = "trends"
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,10 @@ class BatchReport:
     """The changes by what they do: `put`, `drop`, `clear`."""
     held: dict[str, int] = field(default_factory=dict)
     """What all shards store: `rows`, and the bytes in Spark's `state` and in `files`. Nothing where it is not known."""
+    drifting: list[str] = field(default_factory=list)
+    """Rules that break at a rate that their past does not explain."""
+    drift: list[dict[str, Any]] = field(default_factory=list)
+    """Of which rules that began or ended with this batch: see `learn.drift.Notice`."""
 
     def to_json(self) -> dict[str, Any]:
         """As one JSON object."""
@@ -139,7 +145,16 @@ class Ledger:
         sizes = {"state": sum(tally.bytes for tally in tallies), "files": sum(tally.file_bytes for tally in tallies)}
         return {"rows": sum(rows), **sizes}
 
-    def note(self, report: BatchReport) -> None:
-        """Publishes that a batch is complete: its position, and what is open since."""
+    def note(self, report: BatchReport, drift: Drift | None = None) -> None:
+        """Publishes that a batch is complete: its position, what is open since, and how rules have been doing."""
         shards = {str(shard): vars(tally) for shard, tally in sorted(self.shards.items())}
-        self._notes.write(PROGRESS, {**report.to_json(), "numbering": self._numbering, "shards": shards})
+        noted = {**report.to_json(), "numbering": self._numbering, "shards": shards}
+        self._notes.write(PROGRESS, noted if drift is None else {**noted, _TRENDS: drift.as_json()})
+
+
+def trends_of(progress: Mapping[str, Any] | None) -> Drift:
+    """What was noted of how rules have been doing; nothing before the first batch. Raises `StateError`."""
+    from weever_stream.learn.drift import Drift
+
+    noted = (progress or {}).get(_TRENDS)
+    return Drift() if noted is None else Drift.from_json(noted)

@@ -27,7 +27,7 @@ from weever_stream.stream.logbook import Logbook
 from weever_stream.stream.owner import StillOurs
 from weever_stream.stream.places import folder, notes_of, runs_of
 from weever_stream.stream.position import exists
-from weever_stream.stream.progress import PROGRESS, Ledger
+from weever_stream.stream.progress import PROGRESS, Ledger, trends_of
 from weever_stream.stream.saved import setup_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from weever_stream.feeds import Feed
     from weever_stream.job.job import Job
+    from weever_stream.learn.drift import Drift
     from weever_stream.rules.model import Rule
     from weever_stream.sinks.batch import Sink
     from weever_stream.state.lease import Lease
@@ -119,6 +120,7 @@ class Context:
             dead_letters=open_dead_letters(self.spark, job.source.rejects, f"{folder(self.checkpoint)}/rejects"),
             rejects=job.source.rejects,
             ledger=Ledger(self.notes, [None if rule.ended else rule.name for rule in noted.rules], noted.numbering),
+            drift=self._drift(noted),
             observe=self.observe,
         )
         output = applied(self._frame(noted, setup), setup, self.lane.messages())
@@ -132,6 +134,12 @@ class Context:
             seconds = duration(trigger or job.trigger or _DEFAULT_TRIGGER)
             writer = writer.trigger(processingTime=f"{round(seconds * 1000)} milliseconds")
         return Running(writer.start(), setup, batches)
+
+    def _drift(self, noted: Noted) -> Drift:
+        """How the rules of a note have been doing; those that it knows by another definition begin anew."""
+        drift = trends_of(self.notes.read(PROGRESS))
+        drift.adopt({rule.name: rule.fingerprint for rule in noted.rules if not rule.ended})
+        return drift
 
     def _frame(self, noted: Noted, setup: Setup) -> DataFrame:
         """The change frame. Columns that only ended rules have read are null: they may be gone from the source."""

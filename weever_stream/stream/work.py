@@ -28,6 +28,7 @@ from weever_stream.stream.routing import LEFT_ROLE, RIGHT_ROLE
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
+    from weever_stream.detect.culprits import Culprits
     from weever_stream.detect.families import FamilyPlan
     from weever_stream.detect.shard import Shard
     from weever_stream.index.arrays import Ints
@@ -79,9 +80,12 @@ class ShardWork:
         )
 
     def apply(
-        self, shard: int, batch: int, state: bytes | None, bodies: Sequence[bytes]
+        self, shard: int, batch: int, state: bytes | None, bodies: Sequence[bytes], culprits: Culprits | None = None
     ) -> Generator[Piece, None, Manifest]:
-        """Yields what the batch changes; returns, when it has been read to its end, the next manifest."""
+        """Yields what the batch changes; returns, when it has been read to its end, the next manifest.
+
+        `culprits` is given the pairs that changes added. What the fill of a new rule finds was there before.
+        """
         name = f"the state of shard {shard}"
         before = Manifest() if state is None else Manifest.load(state, name)
         message, moved = Message.unpack(bodies), Message.unpack(bodies, silent=True)
@@ -99,7 +103,8 @@ class ShardWork:
             if moved is not None:
                 self._move(opened, moved)
             if message is not None:
-                yield from self._changed(opened, message)
+                filling = bool(message.fills.get(family.generation))
+                yield from self._changed(opened, message, None if filling else culprits)
         over = before.families.keys() - {family.identity for family in self.setup.living}
         return self.keeper.save(shard, batch, before, touched, over)
 
@@ -142,15 +147,15 @@ class ShardWork:
             pass
         opened.shard.cap = cap
 
-    def _changed(self, opened: Opened, message: Message) -> Iterator[Piece]:
+    def _changed(self, opened: Opened, message: Message, culprits: Culprits | None = None) -> Iterator[Piece]:
         """What a message changes of a family."""
         visits = self._visits(opened.family, message)
         cleared = self._cleared(opened.shard, visits, message.clear, opened.cleared)
         opened.cleared = max(opened.cleared, message.clear)
         opened.filled += message.fills.get(opened.family.generation, 0)
-        yield from self._applied(opened, cleared)
+        yield from self._applied(opened, cleared, culprits)
 
-    def _applied(self, opened: Opened, visits: Visits) -> Iterator[Piece]:
+    def _applied(self, opened: Opened, visits: Visits, culprits: Culprits | None) -> Iterator[Piece]:
         if not visits.table.num_rows:
             return
         drops = not bool((visits.order & 1).all())
@@ -161,6 +166,8 @@ class ShardWork:
                 continue
             # A pair leaves one shard for another only if both of its rows do.
             moving = isinstance(found.left, RowsOfBatch) and isinstance(found.right, RowsOfBatch)
+            if culprits is not None and found.sign > 0:
+                culprits.take(number, found, moving=moving)
             opened.unlisted[found.rule] += found.sign * len(found) if mirrored[found.rule] else 0
             for pairs, body in pack_pairs(found, opened.family):
                 opened.open[found.rule] += found.sign * pairs

@@ -1,0 +1,140 @@
+"""`weever rules drift`: how often each rule of a job is broken, how that has changed, and which rules to look at.
+
+    weever rules drift job.yaml
+
+For each rule: what is open, how many of 1,000 changes broke it in the long run and lately, a line of that over the
+latest changes, and since when it drifts (see `learn.drift`). The rules that drift come first. Without Spark, from the
+note of the last batch; the job may be running. Exit codes: 0 no rule drifts, 2 some do, 3 could not look.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weever_stream.cli.output import Format
+from weever_stream.errors import StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weever_stream.learn.drift import Trend
+
+__all__ = ["drift", "sparkline"]
+
+_WIDTH = 120
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def drift(
+    job: Annotated[Path, typer.Argument(help="The job file.")],
+    format: Annotated[Format, typer.Option(help="text or json")] = Format.text,
+) -> int:
+    """See how often each rule is broken, how that has changed, and which rules may be true no more."""
+    from weever_stream.job.job import read_job
+    from weever_stream.state.notes import Notes
+    from weever_stream.stream.places import notes_of
+    from weever_stream.stream.progress import PROGRESS, trends_of
+
+    asked = read_job(job, os.environ)
+    progress = Notes(notes_of(asked)).read(PROGRESS)
+    if progress is None:
+        raise StateError(
+            f"nothing is known of {asked.file.table}: no batch is done under {asked.state.checkpoint}",
+            hint=f"start the job: weever run {job}",
+        )
+    trends = sorted(trends_of(progress).trends(), key=lambda one: one.drifting is None)
+    if format is Format.json:
+        print(json.dumps(_as_json(asked.file.table, progress, trends), ensure_ascii=False, indent=1))
+    else:
+        _show(progress, trends)
+    return 2 if any(one.drifting for one in trends) else 0
+
+
+def _open(progress: Mapping[str, Any], rule: str) -> int:
+    return int(progress["open"].get(rule, 0) + progress.get("unlisted", {}).get(rule, 0))
+
+
+def _as_json(table: str, progress: Mapping[str, Any], trends: Sequence[Trend]) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "table": table,
+        "batch": progress["batch"],
+        "position": progress["position"],
+        "at": progress["detected_at"],
+        "rules": [
+            {
+                "name": one.rule,
+                "open": _open(progress, one.rule),
+                "changes": one.changes,
+                "baseline": one.baseline,
+                "recent": one.recent,
+                "bucket": one.width,
+                "trend": list(one.points),
+                "drifting": one.drifting and one.drifting.as_json(),
+            }
+            for one in trends
+        ],
+    }
+
+
+def _show(progress: Mapping[str, Any], trends: Sequence[Trend]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from weever_stream.drawing import printable
+
+    console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = max(console.width, _WIDTH)  # nobody's window: names need not be folded
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("rule", overflow="fold")
+    for name in ("open", "usual", "lately"):
+        table.add_column(name, justify="right")
+    table.add_column("trend", no_wrap=True)
+    for one in trends:
+        style = "" if one.drifting is None else "red"
+        table.add_row(
+            Text(printable(one.rule, 80), style=style),
+            Text(f"{_open(progress, one.rule):,}"),
+            Text(_rate(one.baseline)),
+            Text(_rate(one.recent), style=style),
+            Text(sparkline(one.points), style=style),
+        )
+    console.print(table)
+    if trends:
+        bar = f"a bar is {trends[0].width:,} changes"
+        console.print(Text(f"\nusual, lately: rows that break the rule, of 1,000 changes; {bar}", style="dim"))
+    drifting = [one.drifting for one in trends if one.drifting is not None]
+    for notice in drifting:
+        since = notice.since[:19].replace("T", " ")
+        place = printable(notice.since_position, 160)
+        console.print(Text(f"{printable(notice.rule, 80)} drifts since {since}, after {place}", style="red"))
+    console.print(
+        f"{len(drifting)} of {len(trends)} rules drift, as of {printable(progress['position'], 160)}", markup=False
+    )
+
+
+def _rate(per_change: float) -> str:
+    """Of 1,000 changes, in as many digits as say something."""
+    rate = 1000 * per_change
+    return "0" if not rate else f"{rate:.0f}" if rate >= 100 else f"{rate:.1f}" if rate >= 0.05 else "<0.1"
+
+
+def sparkline(points: Sequence[float | None]) -> str:
+    """Numbers as bars, the highest at full height; a dot for 0, a blank where there is none.
+
+    >>> sparkline([None, 0.0, 0.0, 1.0, 8.0, 4.0])
+    ' ··▂█▅'
+    """
+    top = max((point for point in points if point is not None), default=0.0)
+    bars = (
+        None if not point else _BARS[min(len(_BARS) - 1, round(point / top * (len(_BARS) - 1)))] for point in points
+    )
+    return "".join(bar or (" " if point is None else "·") for bar, point in zip(bars, points, strict=True))
