@@ -186,7 +186,10 @@ TIMES: dict[str, tuple[pa.DataType, list[int]]] = {
 def test_times_that_python_has_not_are_keys_like_others(kind: str, tmp_path: Path):
     """The last is in the year 10000, or finer than a microsecond: no row may get two names for that."""
     type_, ticks = TIMES[kind]
-    given = [pa.array([tick], pa.int64()).cast(pa.int32() if type_ == pa.date32() else pa.int64()).cast(type_) for tick in ticks]
+    given = [
+        pa.array([tick], pa.int64()).cast(pa.int32() if type_ == pa.date32() else pa.int64()).cast(type_)
+        for tick in ticks
+    ]
     learner = Learner(pa.table({"at": pa.concat_arrays(given[:2]), "a": [1, 2]}), key="at")
     learner.upsert(pa.table({"at": pa.concat_arrays([given[0], given[2]]), "a": [3, 4]}))
     assert len(learner) == 3

@@ -59,6 +59,7 @@ def counted() -> Iterator[list[int]]:
         before = self.renewed
         plain(self, new)
         times[0] += self.renewed is not before
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Labels, "_give", give)
         yield times

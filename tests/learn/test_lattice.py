@@ -70,9 +70,7 @@ def minimal_by_hand(space: Space, outcomes: np.ndarray, most: int) -> set[bytes]
                             following.append(smaller)
         level = following
     return {
-        box.tobytes()
-        for box in valid
-        if not any(other is not box and (box & ~other == 0).all() for other in valid)
+        box.tobytes() for box in valid if not any(other is not box and (box & ~other == 0).all() for other in valid)
     }
 
 

@@ -95,8 +95,7 @@ class LearnerMachine(RuleBasedStateMachine):
         held = learner.table().to_pylist()
         names = [name for name in learner._schema.names if name != "_row"]
         assert sorted(repr([row[name] for name in names]) for row in held) == sorted(
-            repr([row[name] for name in names])
-            for row in pa.Table.from_pylist(mine, self.shape.schema).to_pylist()
+            repr([row[name] for name in names]) for row in pa.Table.from_pylist(mine, self.shape.schema).to_pylist()
         )
 
     def run(self, verb: str, data: Any, options: Any, changes: list[tuple[int, bool, Any, Row]]) -> None:
@@ -230,9 +229,7 @@ class LearnerMachine(RuleBasedStateMachine):
 
 def rows(shape: Shape, key: tuple[str, ...]) -> st.SearchStrategy[Row]:
     """Rows with few keys, so that they meet again."""
-    names = {
-        name: st.sampled_from([*values, *([] if name in key else [None])]) for name, values in KEY_VALUES.items()
-    }
+    names = {name: st.sampled_from([*values, *([] if name in key else [None])]) for name, values in KEY_VALUES.items()}
     return st.fixed_dictionaries(
         {**names, **{name: st.sampled_from(values) for name, (_, values) in shape.columns.items()}}
     )

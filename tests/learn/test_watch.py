@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.detect.drawn import other_sizes
 from weever_stream.discover.predicates import Options, comparisons_of, may_meet, usable
 from weever_stream.index import arrangement
 from weever_stream.index.tree import ALIVE
@@ -20,7 +21,6 @@ from weever_stream.learn.keeper import Keeper
 from weever_stream.learn.labels import NULL, Labelled
 from weever_stream.learn.watch import Everything, Watch
 from weever_stream.rules import schema_of
-from tests.detect.drawn import other_sizes
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("c", pa.string()), ("d", pa.string()), ("e", pa.int64())])
 TYPES, _ = usable(schema_of(SCHEMA), (), Options())
@@ -119,15 +119,15 @@ def drive(numbers: tuple[int, ...], seed: int, batches: list[int], values: int, 
         if len(gone):
             dead[gone] = 1
             held = held[dead[held] == 0]
-            assert np.array_equal(
-                listed(watch, numbers, codes, gone, dead), expected(numbers, codes, gone, held)
-            ), "those that go"
+            assert np.array_equal(listed(watch, numbers, codes, gone, dead), expected(numbers, codes, gone, held)), (
+                "those that go"
+            )
         rows = np.arange(size, size + batch, dtype=np.int32)
         size += batch
         mask = dead if dead.any() else ALIVE
-        assert np.array_equal(
-            listed(watch, numbers, codes, rows, mask), expected(numbers, codes, rows, held)
-        ), "those that come"
+        assert np.array_equal(listed(watch, numbers, codes, rows, mask), expected(numbers, codes, rows, held)), (
+            "those that come"
+        )
         watch.add(codes, rows, dead)
         held = np.concatenate([held, rows])
         watch._check(dead, held)

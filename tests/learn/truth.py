@@ -1,10 +1,10 @@
 """What a learner must say: the rules that discovery and brute force find in its table, and reasons that are real.
 
-    assert_exact(learner, rows)             the rules are those of `discover` on the rows, compared pair by pair
-    assert_brute(learner, rows)             and those of all subsets of predicates, for spaces of a dozen
-    assert_reasons(learned, before, after)  the pairs that are told for rules that come and go
-    assert_counts(learner)                  each evidence is counted as often as its pairs are listed
-    assert_watched(learner)                 no pair can break a rule without satisfying a set that is watched
+assert_exact(learner, rows)             the rules are those of `discover` on the rows, compared pair by pair
+assert_brute(learner, rows)             and those of all subsets of predicates, for spaces of a dozen
+assert_reasons(learned, before, after)  the pairs that are told for rules that come and go
+assert_counts(learner)                  each evidence is counted as often as its pairs are listed
+assert_watched(learner)                 no pair can break a rule without satisfying a set that is watched
 """
 
 from __future__ import annotations
@@ -138,9 +138,7 @@ def _break_either_way(rule: Rule, t: Row, s: Row) -> bool:
 
 
 def _agree(told: tuple[Any, Any], left: Row, right: Row) -> bool:
-    return all(
-        _same(some[name], row[name]) for some, row in zip(told, (left, right), strict=True) for name in some
-    )
+    return all(_same(some[name], row[name]) for some, row in zip(told, (left, right), strict=True) for name in some)
 
 
 def _same(told: Any, value: Any) -> bool:
