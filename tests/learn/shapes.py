@@ -21,7 +21,10 @@ INT = (pa.int64(), [0, 1, 2, 5, LEAST, MOST, None])
 SMALL_INT = (pa.int32(), [0, 1, 2, None])
 FLOAT = (pa.float64(), [0.0, -0.0, 1.5, float("nan"), float("inf"), float("-inf"), None])
 TEXT = (pa.string(), ["", "a", "b", "ä", None])
-LONG = (pa.large_string(), ["the same first eight bytes", "the same first eight bytes!", "z", "\0", "\U0001f600", "\uffff"])
+LONG = (
+    pa.large_string(),
+    ["the same first eight bytes", "the same first eight bytes!", "z", "\0", "\U0001f600", "\uffff"],
+)
 DAY = (pa.date32(), [date(2024, 2, 28), date(2024, 2, 29), date(9999, 12, 31), date(1, 1, 1), None])
 NARROW = (pa.decimal128(6, 2), [Decimal("1.00"), Decimal("1.50"), Decimal("-2.00"), None])
 FINER = (pa.decimal128(10, 4), [Decimal("1.0000"), Decimal("1.5000"), Decimal("1.5001")])

@@ -22,9 +22,7 @@ KINDS = {"id": "bigint", "a": "bigint", "b": "bigint", "c": "bigint"}
 def table(first: int, rows: int, seed: int = 0) -> pa.Table:
     chance = np.random.default_rng(seed)
     a = chance.integers(0, rows // 4, rows)
-    return pa.table(
-        {"id": np.arange(first, first + rows), "a": a, "b": a // 7, "c": chance.integers(0, 50, rows)}
-    )
+    return pa.table({"id": np.arange(first, first + rows), "a": a, "b": a // 7, "c": chance.integers(0, 50, rows)})
 
 
 @pytest.mark.parametrize("first", [0, 3, 30])
@@ -40,7 +38,9 @@ def test_rules_and_reasons_are_right_after_a_leap(first: int, samples: int):
             learner._check()
             assert_exact(learner, after.values())
             before = after
-        learned = learner.upsert([{**rows[at], "id": at, "b": 99, "c": None} for at in range(1)] + table(50, 300).to_pylist())
+        learned = learner.upsert(
+            [{**rows[at], "id": at, "b": 99, "c": None} for at in range(1)] + table(50, 300).to_pylist()
+        )
         learner._check()
         assert learned.changes == 301
         assert_exact(learner, [{**rows[0], "b": 99, "c": None}, *rows[1:], *table(50, 300).to_pylist()])

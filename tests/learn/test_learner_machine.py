@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.detect.test_detector_machine import Model
 from tests.learn.shapes import KEY_VALUES, KEYS, SHAPES, Shape, few_samples, narrow_labels
-from tests.learn.truth import assert_brute, assert_counts, assert_exact, assert_reasons
+from tests.learn.truth import assert_brute, assert_counts, assert_exact, assert_reasons, assert_watched
 from tests.oracle import key_of
 from weever_stream.learn import Learned, Learner
 
@@ -89,13 +89,13 @@ class LearnerMachine(RuleBasedStateMachine):
         assert learner is not None
         learner._check()
         assert_counts(learner)
+        assert_watched(learner)
         assert len(learner) == len(mine)
         assert_exact(learner, mine)
         held = learner.table().to_pylist()
         names = [name for name in learner._schema.names if name != "_row"]
         assert sorted(repr([row[name] for name in names]) for row in held) == sorted(
-            repr([row[name] for name in names])
-            for row in pa.Table.from_pylist(mine, self.shape.schema).to_pylist()
+            repr([row[name] for name in names]) for row in pa.Table.from_pylist(mine, self.shape.schema).to_pylist()
         )
 
     def run(self, verb: str, data: Any, options: Any, changes: list[tuple[int, bool, Any, Row]]) -> None:
@@ -229,9 +229,7 @@ class LearnerMachine(RuleBasedStateMachine):
 
 def rows(shape: Shape, key: tuple[str, ...]) -> st.SearchStrategy[Row]:
     """Rows with few keys, so that they meet again."""
-    names = {
-        name: st.sampled_from([*values, *([] if name in key else [None])]) for name, values in KEY_VALUES.items()
-    }
+    names = {name: st.sampled_from([*values, *([] if name in key else [None])]) for name, values in KEY_VALUES.items()}
     return st.fixed_dictionaries(
         {**names, **{name: st.sampled_from(values) for name, (_, values) in shape.columns.items()}}
     )

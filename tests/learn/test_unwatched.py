@@ -12,17 +12,21 @@ import random
 import pytest
 
 from tests.learn.shapes import few_samples
-from tests.learn.truth import assert_exact
+from tests.learn.truth import assert_exact, assert_watched
 from weever_stream.learn import Learner
 
 Row = dict[str, int | None]
 
 
-def drive(seed: int, nulls: float, steps: int = 52) -> None:
-    """Rows of two to four columns of few values come and go; those with a null mostly soon."""
+def drive(seed: int, nulls: float, steps: int = 52, meeting: bool = False) -> None:
+    """Rows of two to four columns of few values come and go; those with a null mostly soon. Or of two that meet."""
     draw = random.Random(seed)
-    size, values = draw.choice([2, 3, 3, 4]), draw.choice([2, 3, 4, 6])
-    cross = draw.random() < 0.5 and size < 4
+    if meeting:
+        size, values, cross, most = 2, draw.choice([3, 4, 6, 9, 20]), True, [3, 4]
+    else:
+        size, values = draw.choice([2, 3, 3, 4]), draw.choice([2, 3, 4, 6])
+        cross = draw.random() < 0.5 and size < 4
+        most = [2, 3] if cross else [None, 3]
     names = "abcd"[:size]
 
     def row(at: int) -> Row:
@@ -39,7 +43,7 @@ def drive(seed: int, nulls: float, steps: int = 52) -> None:
         key="id",
         schema=dict.fromkeys(["id", *names], "bigint"),
         small=3,
-        max_predicates=draw.choice([2, 3]) if cross else draw.choice([None, 3]),
+        max_predicates=draw.choice(most),
         cross=cross,
         shared=0,
     )
@@ -56,6 +60,7 @@ def drive(seed: int, nulls: float, steps: int = 52) -> None:
             rows[at] = row(at)
             learner.insert([rows[at]])
         assert_exact(learner, rows.values())
+        assert_watched(learner)
     learner._check()
 
 
@@ -63,6 +68,12 @@ def drive(seed: int, nulls: float, steps: int = 52) -> None:
 def test_a_null_after_all_others_have_gone_is_a_first_one_again(seed: int):
     with few_samples(1):
         drive(seed, 0.15)
+
+
+@pytest.mark.parametrize("seed", [5, 209, 402])
+def test_a_rule_is_looked_at_when_the_one_that_implied_it_is_broken(seed: int):
+    with few_samples(1):
+        drive(seed, 0.0, meeting=True)
 
 
 @pytest.mark.parametrize("seed", [5, 7])
@@ -77,3 +88,4 @@ def test_rules_that_no_set_watched_are_found_and_kept_many_times(nulls: float):
     with few_samples(1):
         for seed in range(100, 110):
             drive(seed, nulls)
+            drive(seed, nulls, meeting=True)

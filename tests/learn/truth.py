@@ -1,9 +1,10 @@
 """What a learner must say: the rules that discovery and brute force find in its table, and reasons that are real.
 
-    assert_exact(learner, rows)             the rules are those of `discover` on the rows, compared pair by pair
-    assert_brute(learner, rows)             and those of all subsets of predicates, for spaces of a dozen
-    assert_reasons(learned, before, after)  the pairs that are told for rules that come and go
-    assert_counts(learner)                  each evidence is counted as often as its pairs are listed
+assert_exact(learner, rows)             the rules are those of `discover` on the rows, compared pair by pair
+assert_brute(learner, rows)             and those of all subsets of predicates, for spaces of a dozen
+assert_reasons(learned, before, after)  the pairs that are told for rules that come and go
+assert_counts(learner)                  each evidence is counted as often as its pairs are listed
+assert_watched(learner)                 no pair can break a rule without satisfying a set that is watched
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = [
     "assert_counts",
     "assert_exact",
     "assert_reasons",
+    "assert_watched",
     "breaks",
     "implied",
     "marks_of",
@@ -136,9 +138,7 @@ def _break_either_way(rule: Rule, t: Row, s: Row) -> bool:
 
 
 def _agree(told: tuple[Any, Any], left: Row, right: Row) -> bool:
-    return all(
-        _same(some[name], row[name]) for some, row in zip(told, (left, right), strict=True) for name in some
-    )
+    return all(_same(some[name], row[name]) for some, row in zip(told, (left, right), strict=True) for name in some)
 
 
 def _same(told: Any, value: Any) -> bool:
@@ -168,3 +168,11 @@ def assert_counts(learner: Learner) -> None:
             symmetric = {*numbers} == {int(space.exchanged[at]) for at in numbers}
             expected[name] += 1 if symmetric else sum(listed)
     assert keeper.ledger.counts == expected, "counts are those of the pairs"
+
+
+def assert_watched(learner: Learner) -> None:
+    """Every rule's pairs, with all that follows from them, lie in the union of the watched sets."""
+    keeper = learner._keeper
+    closed, _ = closures(keeper.laws, keeper.lattice.rules(keeper.told()))
+    unsafe = keeper._settled().undecided(closed)
+    assert not unsafe.any(), "every rule is watched"

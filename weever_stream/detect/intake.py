@@ -177,7 +177,9 @@ def _unbent(value: Any, kind: pa.DataType) -> bool:
         return not pa.types.is_integer(kind)
     if isinstance(value, int):
         return not pa.types.is_temporal(kind)
-    return not isinstance(value, (bytes, bytearray))
+    if isinstance(value, (bytes, bytearray)):
+        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
+    return True
 
 
 def _cast(data: pa.Table, names: list[str], field: pa.Field) -> pa.Array:

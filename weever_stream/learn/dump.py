@@ -14,12 +14,16 @@ import pyarrow as pa
 from weever_stream.detect.dump import damage_told
 from weever_stream.detect.sections import Format, ipc, read_container, read_ipc, write_container
 from weever_stream.discover.predicates import Comparison
+from weever_stream.learn.lattice import ANYTHING
 from weever_stream.rules import Column, ColumnType, Op, common_type, schema_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from weever_stream.detect.sections import Section
+    from weever_stream.learn.keeper import Keeper
     from weever_stream.learn.learner import Learner
     from weever_stream.rules.types import Schema
 
@@ -28,7 +32,7 @@ __all__ = ["VERSION", "dump_learner", "load_learner"]
 VERSION = 1
 _HINT = "restore the file from a copy, or learn again from the rows"
 _FORMAT = Format(b"WEEVERLN", VERSION, "a dump of a learner", _HINT)
-_ORDER = "_order"
+_ORDER = "order of the drop"
 
 
 def dump_learner(learner: Learner, path: Path) -> None:
@@ -96,25 +100,28 @@ def load_learner(kind: type[Learner], path: Path) -> Learner:
         learner._sequenced = bool(contents["sequenced"])
         held, keeper = learner._held, learner._keeper
         batch = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], table.schema)
+        if len(orders) != 8 * batch.num_rows:
+            raise ValueError("each row has an order")
         change = held.planned(batch, np.frombuffer(orders, np.int64), np.ones(batch.num_rows, np.bool_))
         held.take(change, remember=True)
-        assert held.size == batch.num_rows, "a key stands once"
+        if held.size != batch.num_rows:
+            raise ValueError("a key stands once")
         gone = read_ipc(drops).combine_chunks()
         empty = gone.to_batches()[0] if gone.num_rows else pa.RecordBatch.from_pylist([], gone.schema)
         held.drops = dict(zip(held._keys(empty), empty.column(_ORDER).to_pylist(), strict=True))
         words = keeper.ledger.words
-        pairs = iter([(left, right) for left, right in np.frombuffer(witnesses, np.int64).reshape(-1, 2).tolist()])
-        many = np.frombuffer(several, np.int64).tolist()
+        for_rows, for_sets = contents["chosen"]
         keeper.restore(
             learner._labelled.label(batch),
-            [tuple(some) for some in contents["sets"]],
-            contents["chosen"],
-            dict(zip(_names(counted, words), np.frombuffer(counts, np.int64).tolist(), strict=True)),
-            {name: [next(pairs) for _ in range(n)] for name, n in zip(_names(loose, words), many, strict=True)},
-            np.frombuffer(boxes, np.uint8).reshape(-1, len(keeper.space.comparisons)).copy(),
+            [_set(some, keeper) for some in contents["sets"]],
+            (int(for_rows), int(for_sets)),
+            dict(zip(_names(counted, words), _positive(counts), strict=True)),
+            dict(zip(_names(loose, words), _pairs(witnesses, _positive(several), batch.num_rows), strict=True)),
+            _boxes(bytes(boxes), keeper),
         )
         for box, name in contents["names"].items():
-            learner._rules[bytes.fromhex(box)] = learner._named(np.frombuffer(bytes.fromhex(box), np.uint8), name)
+            (one,) = _boxes(bytes.fromhex(box), keeper)
+            learner._rules[one.tobytes()] = learner._named(one, str(name))
         return learner
 
 
@@ -127,6 +134,37 @@ def _reader(learner: Learner) -> Any:
 
 def _names(section: Section, words: int) -> list[bytes]:
     return [key.tobytes() for key in np.frombuffer(section, np.uint64).reshape(-1, words)]
+
+
+def _positive(section: Section) -> list[int]:
+    found = np.frombuffer(section, np.int64)
+    if (found < 1).any():
+        raise ValueError("what is counted is there")
+    return list(found.tolist())
+
+
+def _pairs(section: Section, several: list[int], rows: int) -> list[list[tuple[int, int]]]:
+    """The witnesses of each evidence, so many of them."""
+    found = np.frombuffer(section, np.int64).reshape(-1, 2)
+    if len(found) != sum(several) or (found < 0).any() or (found >= rows).any() or (found[:, 0] == found[:, 1]).any():
+        raise ValueError("witnesses are pairs of rows")
+    parts = np.split(found, np.cumsum(several)[:-1]) if several else []
+    return [[(left, right) for left, right in part.tolist()] for part in parts]
+
+
+def _set(said: list[int], keeper: Keeper) -> tuple[int, ...]:
+    if any(type(at) is not int or not 0 <= at < len(keeper.space.predicates) for at in said):
+        raise ValueError("a set is of predicates")
+    return tuple(said)
+
+
+def _boxes(content: bytes, keeper: Keeper) -> NDArray[np.uint8]:
+    """Boxes of operators that their comparisons have."""
+    found = np.frombuffer(content, np.uint8).reshape(-1, len(keeper.space.comparisons)).copy()
+    for at, one in enumerate(keeper.space.comparisons):
+        if not np.isin(found[:, at], [ANYTHING, *(op.value for op in one.ops)]).all():
+            raise ValueError("a box is of operators")
+    return found
 
 
 def _comparisons(said: list[tuple[str, str, list[int]]], types: Schema) -> list[Comparison]:

@@ -131,7 +131,7 @@ class Held:
         self.places = {key: int(places[place]) for key, place in self.places.items()}
 
     def _keys(self, batch: pa.RecordBatch) -> list[Any]:
-        columns = [[_name(value) for value in python_values(batch.column(name))] for name in self.key]
+        columns = [_named(batch.column(name)) for name in self.key]
         return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
     def _check(self) -> None:
@@ -142,6 +142,9 @@ class Held:
         assert sorted(self._keys(self.table()), key=repr) == sorted(self.places, key=repr), "keys are those of the rows"
 
 
-def _name(value: object) -> object:
-    """A value as it names a row: NaN is equal to itself."""
-    return _NAN if isinstance(value, float) and value != value else value
+def _named(column: pa.Array) -> list[object]:
+    """Values as they name rows: NaN is equal to itself, and times are ticks, of which Python has them all."""
+    if pa.types.is_temporal(column.type):
+        column = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    values = column.to_pylist()
+    return [_NAN if value != value else value for value in values] if pa.types.is_floating(column.type) else values

@@ -259,7 +259,8 @@ class Keeper:
         suspects = suspects[self._settled().undecided(self.lattice.rules(suspects))]
         if not len(suspects):
             return
-        trusted = {box.tobytes() for box in self.boxes} - {box.tobytes() for box in suspects}
+        # Not those that are only implied by a suspect: when that one is broken, they have to stand for themselves.
+        trusted = (trusted | {box.tobytes() for box in told}) - {box.tobytes() for box in suspects}
         space, alive = self._current()
         # Whether these have nulls is what decides below: a null that comes after others have gone is a first one again.
         self._nullable = (self.codes[alive] == NULL).any(0)

@@ -108,8 +108,9 @@ class Labels:
             return
         labels = _FRONT + np.arange(len(values), dtype=np.int64) * (_SPREAD // (len(values) + 1))
         if len(old):
-            hot = int(at[np.argmin(room)]) + int(np.argmin(room)) + 1
-            labels[hot:] += _HOT
+            # Behind the last of the new ones that there was no room for.
+            last = int(np.searchsorted(at, at[np.argmin(room)], side="right")) - 1
+            labels[int(at[last]) + last + 1 :] += _HOT
             kept = np.ones(len(values), np.bool_)
             kept[at + np.arange(len(at))] = False
             first, again = self.renewed or (old, old)

@@ -31,7 +31,7 @@ from weever_stream.learn.held import Held
 from weever_stream.learn.keeper import SMALL, Keeper
 from weever_stream.learn.labels import Labelled
 from weever_stream.learn.learned import Learned, RuleChange, reasons
-from weever_stream.rules import Rule, RuleFile, schema_of
+from weever_stream.rules import ColumnType, Rule, RuleFile, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,6 +86,7 @@ class Learner:
         learned = [name for name in self._schema.names if name not in (*self.key, ROW_NUMBER)]
         asked = Options(tuple(columns or learned), order_text, cross, shared)
         comparisons = _comparisons(pa.Table.from_batches([batch]), asked, rules)
+        batch = self._without_unread(batch, comparisons)
         self._start(comparisons, max_predicates, seed, small)
         self._numbered = 0 if self.key else batch.num_rows
         tell = progress or (lambda phase, done, total: None)
@@ -93,6 +94,16 @@ class Learner:
         change = self._held.planned(batch, self._orders(batch.num_rows, sequence, puts), puts)
         self._keeper.begin(self._labelled.label(change.rows), tell)
         self._held.take(change, remember=self._sequenced)
+
+    def _without_unread(self, batch: pa.RecordBatch, comparisons: Sequence[Comparison]) -> pa.RecordBatch:
+        """Leaves out columns that no comparison reads: neither their values nor their types matter from now on."""
+        read = {name for one in comparisons for name in (one.left.name, one.right.name)}
+        kept = [name for name in self._schema.names if name in read or name in (*self.key, ROW_NUMBER)]
+        if not self.key and not read:
+            return batch  # something must tell how many rows there are
+        self._schema = pa.schema([self._schema.field(name) for name in kept])
+        self._reader = ChangeReader(self._schema, self.key or (ROW_NUMBER,), numbered=not self.key)
+        return batch.select(kept)
 
     def _start(self, comparisons: Sequence[Comparison], most: int | None, seed: int, small: int = SMALL) -> None:
         """Everything but rows."""
@@ -102,7 +113,7 @@ class Learner:
         self._keeper = Keeper(self._labelled, most, seed, small)
         self._held = Held(self._schema, self.key or (ROW_NUMBER,))
         self._last = self._numbered = 0
-        self._sequenced = False
+        self._sequenced = self._torn = False
         self._rules: dict[bytes, Rule] = {}
         self._names: set[str] = set()
 
@@ -139,17 +150,20 @@ class Learner:
         return self._apply(batch, versions, puts)
 
     def _apply(self, batch: pa.RecordBatch, sequence: Any, puts: Mask) -> Learned:
+        self._refuse_torn()
         if not batch.num_rows:
             return Learned()
         change = self._held.planned(batch, self._orders(batch.num_rows, sequence, puts), puts)
         if not len(change):
             return Learned()
-        before = self._keeper.told()
-        news = self._keeper.change(change.gone, self._labelled.label(change.rows))
+        before, labels = self._keeper.told(), self._labelled.label(change.rows)
+        self._torn = True
+        news = self._keeper.change(change.gone, labels)
         self._held.take(change, remember=self._sequenced)
         learned = self._learned(before, self._keeper.told(), news, len(change))
         if (places := self._keeper.tidy()) is not None:
             self._held.renumber(places)
+        self._torn = False
         return learned
 
     def _orders(self, n: int, sequence: Any, puts: Mask) -> Ints:
@@ -178,6 +192,7 @@ class Learner:
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The minimal rules that hold, short ones first, without those that others imply."""
+        self._refuse_torn()
         return tuple(self._rule(box) for box in self._keeper.told())
 
     @property
@@ -191,7 +206,8 @@ class Learner:
         return self._space.comparisons
 
     def table(self) -> pa.Table:
-        """The rows held: key and columns."""
+        """The rows held: the key, and the columns that rules may read."""
+        self._refuse_torn()
         return pa.Table.from_batches([self._held.table()])
 
     # State
@@ -200,6 +216,7 @@ class Learner:
         """Writes the whole state to a file, in a versioned binary format with checksums."""
         from weever_stream.learn.dump import dump_learner
 
+        self._refuse_torn()
         dump_learner(self, Path(path))
 
     @classmethod
@@ -264,6 +281,13 @@ class Learner:
         self._names.add(name)
         return replace(self._space.rule(numbers, name).rule, severity="warning", description=words)
 
+    def _refuse_torn(self) -> None:
+        if self._torn:
+            raise DetectorError(
+                "a change broke off half-way, so that what is held is not to be trusted",
+                hint="load the last dump, or learn again from the rows",
+            )
+
     def _require_key(self) -> None:
         if not self.key:
             raise DetectorError("there is no key to find the old rows by", hint="give the learner a key")
@@ -283,9 +307,20 @@ def _stored(
         known = infer_schema(data, there, {})
     else:
         raise DataError("there are no rows and no schema to learn from", hint="give rows, or a schema")
+    types = schema_of(known)
+    for name in known.names:
+        if known.names.count(name) > 1:
+            raise DataError(f"there are several columns {name}", hint="rename all but one")
     for name in key:
-        if name not in known.names:
-            raise DataError(f"the key {name} is not a column", hint=did_you_mean(name, known.names))
+        if not isinstance(types.get(name), ColumnType):
+            problem = f"is of type {types[name]}, which cannot be compared" if name in types else "is not a column"
+            if any(name in row for row in data if isinstance(row, Mapping)) and name not in types:
+                problem = "is null in every row"
+            raise DataError(f"the key {name} {problem}", hint=did_you_mean(name, set(known.names) - {name}))
+    if len(set(key)) < len(key):
+        raise DataError("the key names a column twice", hint="name each column of the key once")
+    if not key and ROW_NUMBER in (columns or known.names):
+        raise DataError(f"{ROW_NUMBER} is the row's number here, not a column", hint="rename it, or give a key")
     refuse_unknown(columns, known.names)
     kept = [*key, *(columns or [name for name in known.names if name not in key])]
     return pa.schema([known.field(name) for name in dict.fromkeys(kept)])
