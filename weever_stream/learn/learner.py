@@ -91,7 +91,9 @@ class Learner:
         self._numbered = 0 if self.key else batch.num_rows
         tell = progress or (lambda phase, done, total: None)
         puts = np.ones(batch.num_rows, np.bool_)
-        change = self._held.planned(batch, self._orders(batch.num_rows, sequence, puts), puts)
+        # Without a sequence they are older than whatever has one.
+        orders = puts.astype(np.int64) if sequence is None else self._orders(batch.num_rows, sequence, puts)
+        change = self._held.planned(batch, orders, puts)
         self._keeper.begin(self._labelled.label(change.rows), tell)
         self._held.take(change, remember=self._sequenced)
 
