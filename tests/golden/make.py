@@ -47,6 +47,7 @@ def main(version: str) -> None:
         spark.stop()
     make_shards(target, setup)
     make_alerts(target)
+    make_learner(target)
     shutil.copy(work / "checkpoint" / "weever" / "job.json", target / "job.json")
     with tarfile.open(target / "job.tar.xz", "w:xz") as tar:
         for name in ("checkpoint", "found", "told"):
@@ -77,6 +78,21 @@ def make_alerts(target: Path) -> None:
     desk.take(news(desk, 0, added(2), zips=2))
     deliver(desk, after(0))
     (target / "alerts.json").write_text(json.dumps(desk.noted(), indent=1) + "\n")
+
+
+def learner() -> Any:
+    """A learner that watches sets, has forgotten rows, and remembers drops."""
+    from weever_stream.learn import Learner
+
+    learner = Learner([typed(row) for row in ROWS[:16]], key="id", small=4, max_predicates=3)
+    learner.upsert([typed(row) for row in ROWS[16:]], sequence=10)
+    learner.delete([3, 8], sequence=11)
+    return learner
+
+
+def make_learner(target: Path) -> None:
+    """Its dump."""
+    learner().dump(target / "learner.bin")
 
 
 def make_shards(target: Path, setup: Any) -> None:

@@ -17,11 +17,12 @@ import pytest
 from tests import oracle
 from tests.alerts.desks import after, news
 from tests.alerts.test_desk import added
-from tests.golden.make import alerts_desk, typed
-from tests.golden.story import AFTER, BEFORE, LAST, add, job_text, table
+from tests.golden.make import alerts_desk, learner, typed
+from tests.golden.story import AFTER, BEFORE, LAST, ROWS, add, job_text, table
 from weever_stream import Detector
 from weever_stream.detect.identity import plain, violation_id
 from weever_stream.job.job import job_of
+from weever_stream.learn import Learner
 from weever_stream.rules import parse_rule, read_rules_text
 from weever_stream.sinks.reading import read_sink
 from weever_stream.state.manifest import Manifest
@@ -95,6 +96,18 @@ def test_a_dump_is_loaded(release: Path) -> None:
     detector = Detector.load(release / "detector.bin", read_rules_text(job_text("/nowhere", BEFORE)))
     found = {(one.rule, one.left_key, one.right_key) for one in detector.violations()}
     assert found == truth(BEFORE, last=False)
+
+
+def test_a_learner_goes_on(release: Path) -> None:
+    loaded, now = Learner.load(release / "learner.bin"), learner()
+    loaded._check()
+    assert [rule.fingerprint for rule in loaded.rules] == [rule.fingerprint for rule in now.rules]
+    assert {rule.name for rule in loaded.rules} == {rule.name for rule in now.rules}
+    assert loaded.upsert([{**typed(ROWS[0]), "id": 3}], sequence=9).changes == 0, "the drop is remembered"
+    for one in (loaded, now):
+        one.delete([5], sequence=12)
+    assert {rule.fingerprint for rule in loaded.rules} == {rule.fingerprint for rule in now.rules}
+    loaded._check()
 
 
 def test_tables_and_files_are_read(release: Path, restored: Path) -> None:

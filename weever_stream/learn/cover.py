@@ -16,6 +16,7 @@ import numpy as np
 
 from weever_stream.discover.completion import Completion
 from weever_stream.discover.evidence import Evidence
+from weever_stream.discover.hydra import LISTED
 from weever_stream.discover.sampling import sample_random
 from weever_stream.discover.settled import Settled
 
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     from weever_stream.discover.predicates import Space
     from weever_stream.index.arrays import Ints
 
-__all__ = ["LISTED", "evidence_of", "marks_of", "needed", "sampled_pairs"]
+__all__ = ["EVERYTHING", "evidence_of", "marks_of", "needed", "sampled_pairs", "settle"]
 
-LISTED = 1 << 62
+EVERYTHING: tuple[int, ...] = ()
+"""The set without a predicate, which all pairs satisfy: for tables that are small."""
+_ALL = 1 << 62
 """Pairs of a set that is counted: however many there are."""
 _SAMPLE = 1 << 18
 _PROBE, _PAIR = 2500.0, 25.0
@@ -84,7 +87,22 @@ def _cost(space: Space, some: tuple[int, ...], sample: tuple[NDArray[np.uint8], 
 def evidence_of(space: Space, some: tuple[int, ...], chance: np.random.Generator) -> Evidence:
     """The evidence of all pairs that satisfy a set."""
     evidence = Evidence(space)
+    if some == EVERYTHING:
+        evidence.add_pairs(*np.triu_indices(space.rows, 1))
+        return evidence
     nothing = Evidence(space).outcomes()
-    whole = Completion(space, evidence, nothing, LISTED, chance).take(some)
+    whole = Completion(space, evidence, nothing, _ALL, chance).take(some)
     assert whole, "there is no limit"
     return evidence
+
+
+def settle(
+    space: Space, rules: NDArray[np.bool_], sample: Evidence, chance: np.random.Generator
+) -> list[tuple[int, ...]]:
+    """Sets that are safe for rules which hold."""
+    completion = Completion(space, Evidence(space), sample.outcomes(), LISTED, chance)
+    while len(waiting := completion.open(rules)):
+        before = len(completion.taken)
+        completion.settle(waiting)
+        assert len(completion.taken) > before, "a rule that holds can be settled"
+    return completion.taken

@@ -18,19 +18,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from weever_stream.discover.completion import Completion
 from weever_stream.discover.evidence import Evidence
 from weever_stream.discover.hydra import LISTED, SCANNED, find_rules
 from weever_stream.discover.logic import without_implied
-from weever_stream.discover.predicates import space_over
 from weever_stream.discover.sampling import sample_random
 from weever_stream.discover.settled import Settled
 from weever_stream.errors import DataError
-from weever_stream.index.arrays import as_arrow
 from weever_stream.index.tree import ALIVE
-from weever_stream.learn.cover import evidence_of, marks_of, needed, sampled_pairs
+from weever_stream.learn.cover import EVERYTHING, evidence_of, marks_of, needed, sampled_pairs, settle
 from weever_stream.learn.labels import NULL
 from weever_stream.learn.lattice import ANYTHING, Lattice
 from weever_stream.learn.ledger import WITNESSES, Ledger, News
@@ -60,7 +57,6 @@ _LEAP = 4
 """A table that is so many times as large as the one before a change is looked at anew."""
 _WITNESSED = 1 << 17
 """Random pairs, of which those with an evidence that is in no set are kept as its witnesses."""
-_EVERYTHING: tuple[int, ...] = ()
 
 
 def _silent(phase: str, done: int, total: int) -> None:
@@ -74,10 +70,7 @@ class Keeper:
         self._labelled, self.small = labelled, max(small, _FEWEST)
         self._chance = np.random.default_rng(seed)
         width = len(labelled.columns)
-        names = [str(at) for at in range(width)]
-        self._schema = pa.schema([(name, pa.int32()) for name in names])
-        space = space_over(self._schema.empty_table(), labelled.comparisons)
-        self.space = replace(space, programs=labelled.programs)
+        self.space = replace(labelled.space(np.empty((0, width), np.int32)), programs=labelled.programs)
         """The comparisons and predicates, of no rows; its programs are for rows of labels."""
         self.laws = replace(self.space, comparisons=labelled.said)
         """The same of the columns themselves: what follows from what."""
@@ -94,7 +87,7 @@ class Keeper:
         self._listings: list[Listing] = []
         self._chosen_for, self._chosen_sets = 0, 0
         self._nullable = np.zeros(width, np.bool_)
-        self._cover(*self._current(), [_EVERYTHING])
+        self._cover(*self._current(), [EVERYTHING])
 
     @property
     def alive(self) -> Rows:
@@ -311,14 +304,7 @@ class Keeper:
     def _current(self) -> tuple[Space, Rows]:
         """The living rows as discovery sees them, and their numbers."""
         alive = self.alive
-        codes = self.codes[alive]
-        columns = []
-        for at in range(codes.shape[1]):
-            values = np.ascontiguousarray(codes[:, at])
-            nulls = values == NULL
-            columns.append(pa.array(values, mask=nulls) if nulls.any() else as_arrow(values))
-        table = pa.table(columns, schema=self._schema) if columns else self._schema.empty_table()
-        return space_over(table, self._labelled.comparisons), alive
+        return self._labelled.space(self.codes[alive]), alive
 
     def _cover(self, space: Space, alive: Rows, settled: Sequence[tuple[int, ...]]) -> None:
         """Chooses what to watch, of sets that were settled if there are any, and counts what is watched."""
@@ -326,25 +312,15 @@ class Keeper:
         self._chosen_for = len(alive)
         known = self.ledger.keys()
         if len(alive) <= self.small:
-            self.sets = [_EVERYTHING]
+            self.sets = [EVERYTHING]
         else:
             rules, sample = self.lattice.rules(self.told()), sampled_pairs(space, self._chance)
             if not settled:
-                settled = self._settle(space, rules, sample)
+                settled = settle(space, rules, sample, self._chance)
             self.sets = needed(space, settled, rules, sample.outcomes())
         self._chosen_sets = len(self.sets)
         self._recount(space, alive, known)
         self._build()
-
-    def _settle(self, space: Space, rules: NDArray[np.bool_], sample: Evidence) -> list[tuple[int, ...]]:
-        """Sets that are safe for rules which hold."""
-        evidence = Evidence(space)
-        completion = Completion(space, evidence, sample.outcomes(), LISTED, self._chance)
-        while len(waiting := completion.open(rules)):
-            before = len(completion.taken)
-            completion.settle(waiting)
-            assert len(completion.taken) > before, "a rule that holds can be settled"
-        return completion.taken
 
     def _recount(self, space: Space, alive: Rows, known: NDArray[np.uint64]) -> None:
         """Counts the pairs of all sets, and finds witnesses for what is in none of them."""
@@ -365,14 +341,7 @@ class Keeper:
         assert not unknown, "what is not watched has witnesses"
 
     def _count(self, space: Space, number: int) -> None:
-        some = self.sets[number]
-        if some == _EVERYTHING:
-            evidence = Evidence(space)
-            left, right = np.triu_indices(space.rows, 1)
-            evidence.add_pairs(left, right)
-        else:
-            evidence = evidence_of(space, some, self._chance)
-        self.ledger.tally(evidence.seen(), number, 1, News())
+        self.ledger.tally(evidence_of(space, self.sets[number], self._chance).seen(), number, 1, News())
 
     def _watch_too(self, space: Space, alive: Rows, more: Sequence[tuple[int, ...]]) -> None:
         """Further sets are watched."""
@@ -416,38 +385,17 @@ class Keeper:
         for name, pairs in self.ledger.loose.items():
             self.ledger.loose[name] = [(int(places[one]), int(places[other])) for one, other in pairs]
         space, rows_now = self._current()
-        self._witness_all(space)
+        for number, some in enumerate(self.sets):
+            self.ledger.witness(evidence_of(space, some, self._chance).seen(), number)
         self._cover(space, rows_now, ())
         return places
 
-    def _witness_all(self, space: Space) -> None:
-        """Pairs for evidences that were counted and may be in no set that is chosen next."""
-        names = set(self.ledger.counts)
-        for number, some in enumerate(self.sets):
-            evidence = Evidence(space)
-            if some == _EVERYTHING:
-                evidence.add_pairs(*np.triu_indices(space.rows, 1))
-            else:
-                evidence = evidence_of(space, some, self._chance)
-            keys, _, pairs = evidence.seen()
-            for (name, turned, owner), pair in zip(self.ledger.standing(keys), pairs.tolist(), strict=True):
-                if name in names and owner == number:
-                    self.ledger.loose[name] = [(pair[1], pair[0]) if turned else (pair[0], pair[1])]
-
     def _check(self) -> None:
         """Asserts that the ledger is true of the rows that live and that the rules are those of its evidence."""
-        alive = self.alive
-        space, _ = self._current()
+        space, alive = self._current()
         every = Evidence(space)
-        left, right = np.triu_indices(len(alive), 1)
-        every.add_pairs(left, right)
-        there = {name for name, _, _ in self.ledger.standing(every.keys)}
-        assert {*self.ledger.counts, *self.ledger.loose} <= there, "every evidence has a pair"
-        counted = {name for name, _, owner in self.ledger.standing(every.keys) if owner >= 0}
-        assert counted == set(self.ledger.counts), "all that is watched is counted"
-        for pairs in self.ledger.loose.values():
-            assert pairs, "what is not counted has witnesses"
-            assert not self.dead[np.array(pairs)].any(), "witnesses live"
+        every.add_pairs(*np.triu_indices(len(alive), 1))
+        self.ledger._check(every.keys, self.dead)
         for listing in self._listings:
             assert isinstance(listing, (Watch, Everything))
             listing._check(self.dead, alive)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from weever_stream.discover.predicates import Comparison
-from weever_stream.index.arrays import numbers, present
+from weever_stream.discover.predicates import Comparison, space_over
+from weever_stream.index.arrays import as_arrow, numbers, present
 from weever_stream.index.codes import coding, encode, flatten, in_domain
 from weever_stream.rules import Column, ColumnType
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from weever_stream.discover.predicates import Space
     from weever_stream.index.arrays import Ints, Mask
 
 __all__ = ["NULL", "Labelled", "Labels"]
@@ -179,6 +180,21 @@ class Labelled:
         """For each comparison the columns of labels that it reads, where it stands, and whether it is ordered."""
         said = [(int(one.left.name), int(one.right.name), one.where, one.ordered) for one in self.comparisons]
         return np.array(said, np.int32).reshape(-1, 4)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of labels."""
+        return pa.schema([(str(at), pa.int32()) for at in range(len(self.columns))])
+
+    def space(self, told: NDArray[np.int32]) -> Space:
+        """The comparisons over rows of labels, as discovery sees them."""
+        columns = []
+        for at in range(told.shape[1]):
+            values = np.ascontiguousarray(told[:, at])
+            nulls = values == NULL
+            columns.append(pa.array(values, mask=nulls) if nulls.any() else as_arrow(values))
+        table = pa.table(columns, schema=self.schema) if columns else self.schema.empty_table()
+        return space_over(table, self.comparisons)
 
     def label(self, rows: pa.RecordBatch | pa.Table) -> NDArray[np.int32]:
         """The labels of some rows, a row each."""

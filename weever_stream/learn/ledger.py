@@ -160,8 +160,24 @@ class Ledger:
             if len(witnesses) < WITNESSES:
                 witnesses.append((pair[1], pair[0]) if turned else pair)
 
+    def witness(self, seen: tuple[Keys, Ints, Rows], number: int) -> None:
+        """Keeps a pair for each evidence that is counted under a set: it may be watched no longer."""
+        keys, _, pairs = seen
+        for (name, turned, owner), pair in zip(self.standing(keys), pairs.tolist(), strict=True):
+            if owner == number and name in self.counts:
+                self.loose[name] = [(pair[1], pair[0]) if turned else (pair[0], pair[1])]
+
     def owned(self, boxes: Sequence[int]) -> list[bytes]:
         """Loose evidences that the sets which are watched now hold: they are to be counted instead."""
         names = list(self.loose)
         told = self.standing(self.keys(names))
         return [name for name, (_, _, owner) in zip(names, told, strict=True) if owner in boxes]
+
+    def _check(self, every: Keys, dead: Bytes) -> None:
+        """Asserts that it is true of a table that has just these evidences."""
+        standing = self.standing(every)
+        assert {*self.counts, *self.loose} <= {name for name, _, _ in standing}, "every evidence has a pair"
+        assert {name for name, _, owner in standing if owner >= 0} == set(self.counts), "all that is watched is counted"
+        for pairs in self.loose.values():
+            assert pairs, "what is not counted has witnesses"
+            assert not dead[np.array(pairs)].any(), "witnesses live"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Companion", "Together"]
 
 _FORMAT = Format(
-    b"WEEVERLN",
+    b"WEEVERTG",
     1,
     "a dump of what was learned",
     "restore the file from a copy of the checkpoint, or `weever learn --anew` begins again",
