@@ -167,7 +167,7 @@ def test_columns_that_do_not_meet_have_labels_of_their_own():
 def test_a_learner_has_the_rules_of_its_table_through_renewals(order: str, small: int, cross: bool):
     values = ORDERS[order](40)
     rows = [{"id": at, "a": value, "b": values[at // 2], "c": "xyz"[at % 3]} for at, value in enumerate(values)]
-    with narrow_labels(1 << 8), counted() as renewals:
+    with narrow_labels(100), counted() as renewals:
         learner = Learner(rows[:6], key="id", small=small, cross=cross, shared=0, max_predicates=2)
         alive = {row["id"]: row for row in rows[:6]}
         for at in range(6, len(rows), 3):
@@ -199,6 +199,37 @@ def test_texts_wide_decimals_and_days_are_renewed_too(kind: pa.DataType, make: C
         learner._check()
         assert_exact(learner, rows)
     assert renewals[0]
+
+
+@pytest.mark.parametrize("kind", ["number", "text"])
+def test_values_that_no_row_has_are_forgotten_and_come_back_as_new_ones(kind: str):
+    """Numbers are ordered, texts are not; both columns of each share their labels."""
+    make: Callable[[int], Any] = (lambda at: at) if kind == "number" else (lambda at: f"text {at}")
+    schema = pa.schema([(name, pa.int64() if kind == "number" else pa.string()) for name in "ab"])
+    types, _ = usable(schema_of(schema), (), Options())
+    one = Labelled.of(comparisons_of(types, may_meet(types), Options()))
+    draw = random.Random(7)
+    rows = [{"a": make(draw.randrange(40)), "b": None if at % 7 == 0 else make(draw.randrange(40))} for at in range(60)]
+    held = one.label(pa.Table.from_pylist(rows, schema))
+    rows, held = rows[50:], held[50:].copy()
+    one.forget(held)
+    values = {value for row in rows for value in row.values() if value is not None}
+    assert len(one.labels[0]._values) + len(one.labels[0]._places) == len(values)
+    more = [{"a": make(at), "b": make(39 - at)} for at in range(40)]
+    told = one.label(pa.Table.from_pylist(more, schema))
+    one.renew(held)
+    rows, held = [*rows, *more], np.concatenate([held, told])
+    flat = [
+        (value, int(label))
+        for row, some in zip(rows, held, strict=True)
+        for value, label in zip(row.values(), some, strict=True)
+    ]
+    for x, a in flat:
+        for y, b in flat:
+            if x is not None and y is not None:
+                assert (a == b) == (x == y)
+                assert kind == "text" or (a < b) == (x < y)
+            assert (x is None) == (a == NULL)
 
 
 def test_labels_keep_to_31_bits():

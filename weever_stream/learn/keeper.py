@@ -381,6 +381,7 @@ class Keeper:
         places[alive] = np.arange(len(alive))
         self.codes, self.dead = self.codes[alive], np.zeros(len(alive), np.uint8)
         self.size, self.buried = len(alive), 0
+        self._labelled.forget(self.codes)
         for name, pairs in self.ledger.loose.items():
             self.ledger.loose[name] = [(int(places[one]), int(places[other])) for one, other in pairs]
         space, rows_now = self._current()

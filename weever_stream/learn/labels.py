@@ -6,6 +6,7 @@ its neighbours, close to the lower, since what comes next often lies just above 
 9999-12-31). Where there is no room left all labels are given out anew, with the most room where it was short.
 
 Cost: a look-up for each distinct value of a batch; new values move the sorted ones along, some nanoseconds for each.
+Values that no row has any more are held until `forget`.
 """
 
 from __future__ import annotations
@@ -118,6 +119,16 @@ class Labels:
             self.renewed = (first, labels[kept][np.searchsorted(old, again)])
         self._values, self._labels = values, labels
 
+    def keep(self, used: Ints) -> Ints:
+        """Forgets all values but those of some labels, ascending; the labels that these have from now on."""
+        if self._ordered:
+            kept = np.isin(self._labels, used, assume_unique=True)
+            self._values, self._labels = self._values[kept], self._labels[kept]
+            return used
+        now = {label: at for at, label in enumerate(used.tolist())}
+        self._places = {value: now[label] for value, label in self._places.items() if label in now}
+        return np.arange(len(used))
+
     def _check(self) -> None:
         """Asserts that labels rise with their values."""
         assert len(self._values) == len(self._labels), "each value has a label"
@@ -207,6 +218,16 @@ class Labelled:
         for labels in self.labels:
             labels.renewed = None
         return changed
+
+    def forget(self, told: NDArray[np.int32]) -> None:
+        """Forgets values that none of some rows has. Their labels may change."""
+        for labels in dict.fromkeys(self.labels):
+            mine = [at for at, one in enumerate(self.labels) if one is labels]
+            some = told[:, mine]
+            valid = some != NULL
+            used = np.unique(some[valid])
+            some[valid] = labels.keep(used.astype(np.int64))[np.searchsorted(used, some[valid])]
+            told[:, mine] = some
 
 
 def _names(one: Comparison) -> tuple[str, str]:
