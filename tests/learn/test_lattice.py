@@ -107,6 +107,7 @@ def test_taking_evidence_away_is_inverting_the_rest(case: tuple[Space, np.ndarra
         going = data.draw(st.integers(1, min(4, len(outcomes))))
         lost, outcomes = outcomes[:going], outcomes[going:]
         back = lattice.returned(lost, outcomes)
+        assert back is not None
         assert (lattice.broken(back, lost) >= 0).all(), "what comes back was forbidden by what went"
         boxes = np.concatenate([lattice.without_less_general(boxes, back), back])
         assert names(boxes) == names(lattice.inverted(outcomes))
@@ -124,6 +125,7 @@ def test_coming_and_going_at_once_is_inverting_what_is_left(
     boxes = lattice.refined(lattice.inverted(outcomes[:old]), came)
     left = np.concatenate([kept, came])
     back = lattice.returned(lost, left)
+    assert back is not None
     boxes = np.concatenate([lattice.without_less_general(boxes, back), back])
     assert names(boxes) == names(lattice.inverted(left))
 
@@ -150,3 +152,9 @@ def test_a_broken_box_is_told_with_the_first_evidence_that_breaks_it():
     outcomes = np.array([[3, 1, 1], [2, 1, 1], [1, 1, 1], [0, 1, 1]], np.uint8)
     assert lattice.broken(boxes, outcomes).tolist() == [2, 1]
     assert lattice.broken(boxes, outcomes[:1]).tolist() == [-1, -1]
+
+
+def test_a_search_that_is_not_gone_on_with_has_no_answer():
+    space = SPACES[sorted(SPACES)[0]]
+    outcomes = np.ones((2, len(space.comparisons)), np.uint8)
+    assert Lattice(space, None).returned(outcomes[:1], outcomes[1:], lambda: False) is None

@@ -15,6 +15,7 @@ whole table is linear in it. When the rows have doubled or halved the sets are c
 from __future__ import annotations
 
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,10 +58,6 @@ _LEAP = 4
 """A table that is so many times as large as the one before a change is looked at anew."""
 _WITNESSED = 1 << 17
 """Random pairs, of which those with an evidence that is in no set are kept as its witnesses."""
-
-
-def _silent(phase: str, done: int, total: int) -> None:
-    """Tells nobody how far the work is."""
 
 
 class Keeper:
@@ -117,9 +114,9 @@ class Keeper:
             self._come(rows, news)
             self.boxes = self.lattice.inverted(self.ledger.outcomes())
             return
-        self._discover(tell)
+        self._discover(None, tell)
 
-    def _discover(self, tell: Progress, news: News | None = None) -> None:
+    def _discover(self, news: News | None, tell: Progress = lambda phase, done, total: None) -> None:
         """The rules of the rows that live, found anew, and what to watch for them."""
         space, alive = self._current()
         most = None if self.lattice.most >= len(space.comparisons) else self.lattice.most
@@ -134,7 +131,7 @@ class Keeper:
         self.ledger.counts, self.ledger.loose = {}, {}
         self.ledger.watch(self._boxes_of(()))
         met = News()
-        self._see(outcome.evidence, alive, met)
+        self.ledger.see(outcome.evidence.seen(), alive, met)
         self.boxes = self.lattice.inverted(self.ledger.outcomes())
         tell("choosing what to watch", 0, 0)
         self._cover(space, alive, outcome.settled)
@@ -153,7 +150,7 @@ class Keeper:
         rows = self._append(codes)
         if len(self) > max(_LEAP * self._chosen_for, 2 * self.small):
             # The sets were chosen for far fewer rows: so many would have too many pairs in them.
-            self._discover(_silent, news)
+            self._discover(news)
             return news
         self._come(rows, news)
         # With a column's first null sets are safe for fewer rules than they were: none is to be trusted.
@@ -201,15 +198,19 @@ class Keeper:
 
     def _follow(self, news: News) -> None:
         """The rules after evidences have come and gone."""
-        came, went = news.came, news.went
-        if _MANY * (len(came) + len(went)) > max(64, len(self.ledger)):
-            self.boxes = self.lattice.inverted(self.ledger.outcomes())
-            return
-        if came:
-            self.boxes = self.lattice.refined(self.boxes, self.ledger.outcomes(came))
-        if went:
-            back = self.lattice.returned(self.ledger.outcomes(went), self.ledger.outcomes())
-            self.boxes = np.concatenate([self.lattice.without_less_general(self.boxes, back), back])
+        came, went, boxes = news.came, news.went, self.boxes
+        anew = _MANY * (len(came) + len(went)) > max(64, len(self.ledger))
+        if came and not anew:
+            boxes = self.lattice.refined(boxes, self.ledger.outcomes(came))
+        if went and not anew:
+            until = monotonic() + self.lattice.patience
+            back = self.lattice.returned(
+                self.ledger.outcomes(went), self.ledger.outcomes(), lambda: monotonic() < until
+            )
+            anew = back is None
+            if back is not None:
+                boxes = np.concatenate([self.lattice.without_less_general(boxes, back), back])
+        self.boxes = self.lattice.inverted(self.ledger.outcomes()) if anew else boxes
 
     def _first_null(self, codes: NDArray[np.int32]) -> bool:
         """Whether a column has its first null."""
@@ -283,13 +284,10 @@ class Keeper:
     def _absorb(self, evidence: Evidence, alive: Rows, news: News) -> None:
         """Takes in evidence that was met while looking, and refines the rules that it breaks."""
         met = News()
-        self._see(evidence, alive, met)
+        self.ledger.see(evidence.seen(), alive, met)
         for name, pair in met.came.items():
             news.come(name, pair)
         self.boxes = self.lattice.refined(self.boxes, self.ledger.outcomes(met.came))
-
-    def _see(self, evidence: Evidence, alive: Rows, news: News | None = None) -> None:
-        self.ledger.see(evidence.seen(), alive, news)
 
     def _settled(self) -> Settled:
         """What the watched sets decide, of columns that have nulls or not."""

@@ -14,6 +14,7 @@ Cost: refining looks at every rule for each evidence, and at those broken in ear
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,8 @@ from numba import njit
 from weever_stream.discover.inversion import Inversion
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from weever_stream.discover.predicates import Space
@@ -32,6 +35,7 @@ __all__ = ["ANYTHING", "Lattice"]
 
 ANYTHING = 15
 """A comparison that is not made."""
+_PATIENCE = 0.05
 _BITS = np.array([8, 1, 2, 4], np.uint8)
 """The bit of each outcome."""
 _ORDERED, _UNORDERED = (1, 2, 3, 4, 5, 6), (2, 5)
@@ -43,6 +47,8 @@ class Lattice:
     def __init__(self, space: Space, most: int | None) -> None:
         self._space = space
         self.most = len(space.comparisons) if most is None else most
+        self.patience = _PATIENCE
+        """Seconds that it may take to look for rules which come back, before it is quicker to find all anew."""
         self._ordered = np.array([one.ordered for one in space.comparisons], np.int64)
         first = np.searchsorted(space.comparison_of, np.arange(len(space.comparisons)))
         self._number = np.full((len(space.comparisons), 16), -1, np.int64)
@@ -80,15 +86,22 @@ class Lattice:
 
     def inverted(self, outcomes: NDArray[np.uint8]) -> Boxes:
         """The rules of some evidences, found anew."""
+        began = monotonic()
         search = Inversion(self._space, outcomes)
         search.start(self.most)
-        return self._searched(search)
+        found = self._searched(search)
+        self.patience = max(_PATIENCE, 2 * (monotonic() - began))
+        return found
 
-    def returned(self, lost: NDArray[np.uint8], outcomes: NDArray[np.uint8]) -> Boxes:
-        """The rules of some evidences that evidences which are no more would break."""
+    def returned(
+        self, lost: NDArray[np.uint8], outcomes: NDArray[np.uint8], go_on: Callable[[], bool] = lambda: True
+    ) -> Boxes | None:
+        """The rules of some evidences that evidences which are no more would break; None if it is not gone on with."""
         search, among = Inversion(self._space, outcomes), self._space.satisfied(lost)
         found = [np.zeros((0, len(self._space.comparisons)), np.uint8)]
         for held in among:
+            if not go_on():
+                return None
             search.start(self.most, held)
             found.append(self._searched(search))
         return np.unique(np.concatenate(found), axis=0)

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Learner"]
 
+_REMEMBERED = 100_000
+"""Rules that keep their names, whether they hold or not."""
+
 
 class Learner:
     """Holds rows and the minimal rules that they obey.
@@ -272,8 +275,16 @@ class Learner:
         """The rule of a box, under a name that it keeps."""
         known = self._rules.get(box.tobytes())
         if known is None:
+            if len(self._rules) > _REMEMBERED:
+                self._forget_rules()
             known = self._rules[box.tobytes()] = self._named(box, None)
         return known
+
+    def _forget_rules(self) -> None:
+        """Forgets the names of rules that do not hold: in years there are many."""
+        told = {box.tobytes() for box in self._keeper.told()}
+        self._rules = {box: rule for box, rule in self._rules.items() if box in told}
+        self._names = {rule.name for rule in self._rules.values()}
 
     def _named(self, box: NDArray[np.uint8], name: str | None) -> Rule:
         numbers = np.flatnonzero(self._keeper.lattice.rules(box[None])[0])

@@ -33,6 +33,8 @@ __all__ = ["Everything", "Listing", "Watch"]
 _RATIO = 3
 """A tree is merged with the next larger one unless that is at least so many times as large."""
 _AT_ONCE = 1 << 20
+_FEW = 1 << 12
+"""Rows that are sorted again when trees are merged: to merge them takes a look at the numbers of all rows."""
 _AS_THEY_ARE = Kept(np.empty(0, np.int32))
 
 
@@ -122,19 +124,16 @@ class Watch:
             trees.append(self._merged(larger, smaller, program, dead))
 
     def _merged(self, larger: Tree, smaller: Tree, program: Programs, dead: Bytes) -> Tree:
+        anew = outgrown(larger.arrangement, larger.n + smaller.n) or not larger.self_contained
+        if anew or larger.n <= _FEW:
+            both = [tree.entries() for tree in (larger, smaller)]
+            matrix, rows = (np.concatenate([getattr(one, name) for one in both]) for name in ("matrix", "rows"))
+            entries = Entries(matrix, rows, both[0].equals, both[0].codes).take(np.flatnonzero(dead[rows] == 0))
+            arrangement = arrange(entries, [program]) if anew else larger.arrangement
+            return Tree.build(entries, arrangement, keyed=self._equal > 0)
         kept = _AS_THEY_ARE
         if dead.any():
             kept = Kept(np.where(dead, np.int32(-1), np.arange(len(dead), dtype=np.int32)))
-        if outgrown(larger.arrangement, larger.n + smaller.n) or not larger.self_contained:
-            both = [tree.entries() for tree in (larger, smaller)]
-            entries = Entries(
-                np.concatenate([one.matrix for one in both]),
-                np.concatenate([one.rows for one in both]),
-                both[0].equals,
-                both[0].codes,
-            )
-            entries = entries.at(kept(entries.rows))
-            return Tree.build(entries, arrange(entries, [program]), keyed=self._equal > 0)
         if larger.tag != smaller.tag:
             smaller = Tree.build(smaller.entries(), larger.arrangement, keyed=self._equal > 0)
         return larger.merged(kept, smaller, kept)
