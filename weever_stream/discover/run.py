@@ -34,6 +34,7 @@ from weever_stream.discover.words import Saying, name_of, understand
 from weever_stream.drawing import from_difference, printable
 from weever_stream.errors import DataError, did_you_mean
 from weever_stream.rules import Op, write_rule
+from weever_stream.rules.writing import free_name
 from weever_stream.rules.yamltext import dump
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from weever_stream.discover.predicates import Space
     from weever_stream.rules import Rule
 
-__all__ = ["TOP", "Discovery", "Found", "discover", "free_name", "notes_on", "premise_of", "refuse_unknown"]
+__all__ = ["TOP", "Discovery", "Found", "discover", "notes_on", "premise_of", "refuse_unknown"]
 
 TOP = 20
 _EXAMPLES = 3
@@ -377,16 +378,6 @@ def _distinct_values(space: Space) -> dict[str, int]:
     return {
         one.left.name: len(np.unique(space.codes[space.programs[at, 0]])) for at, one in enumerate(space.comparisons)
     }
-
-
-def free_name(name: str, taken: set[str]) -> str:
-    """The name, numbered where another rule has it."""
-    free, number = name, 1
-    while free in taken:
-        number += 1
-        free = f"{name}_{number}"
-    taken.add(free)
-    return free
 
 
 def notes_on(space: Space, outcome: Outcome, error: float) -> Iterator[str]:

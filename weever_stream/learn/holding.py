@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from weever_stream.errors import StateError
 from weever_stream.rules import parse_rule
-from weever_stream.rules.writing import write_rule
+from weever_stream.rules.writing import free_name, write_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -115,7 +115,7 @@ class Holding:
         taken = {held.name for held in known if held is not None}
         now = []
         for (rule, words), held in zip(listed, known, strict=True):
-            born = held or Held(_free(rule.name, taken), rule.fingerprint, write_rule(rule), words, at)
+            born = held or Held(free_name(rule.name, taken), rule.fingerprint, write_rule(rule), words, at)
             now.append(replace(born, words=words))
         return replace(self, rows=rows, at=at, rules=tuple(now))
 
@@ -175,13 +175,3 @@ class Holding:
                 f"the note {HOLDING} in {where} is damaged",
                 hint="restore it from a copy of the checkpoint, or `weever learn --anew`",
             ) from None
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """The name, or with a number behind it if it is taken."""
-    found, number = name, 1
-    while found in taken:
-        number += 1
-        found = f"{name}_{number}"
-    taken.add(found)
-    return found

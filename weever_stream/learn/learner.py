@@ -24,7 +24,7 @@ from weever_stream.detect.changes import LAST_SEQUENCE, ChangeReader, kinds_of, 
 from weever_stream.detect.detector import rule_file
 from weever_stream.detect.intake import ROW_NUMBER, arrow_schema, infer_schema, storable, to_table
 from weever_stream.discover.predicates import Options, comparisons_in, comparisons_of, may_meet, space_over, usable
-from weever_stream.discover.run import Discovery, free_name, refuse_unknown
+from weever_stream.discover.run import Discovery, refuse_unknown
 from weever_stream.discover.words import name_of, understand
 from weever_stream.errors import DataError, DetectorError, did_you_mean
 from weever_stream.learn.held import Held
@@ -32,6 +32,7 @@ from weever_stream.learn.keeper import SMALL, Keeper
 from weever_stream.learn.labels import Labelled
 from weever_stream.learn.learned import Learned, RuleChange, reasons
 from weever_stream.rules import ColumnType, Rule, RuleFile, schema_of
+from weever_stream.rules.writing import free_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

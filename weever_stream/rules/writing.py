@@ -25,6 +25,7 @@ __all__ = [
     "LISTING_TYPES",
     "NOTATIONS",
     "Notation",
+    "free_name",
     "write_operand",
     "write_predicate",
     "write_rule",
@@ -147,3 +148,13 @@ def _sql_name(name: str) -> str:
 
 def _sql_table(name: str) -> str:
     return ".".join(map(_sql_name, name.split(".")))
+
+
+def free_name(name: str, taken: set[str]) -> str:
+    """The name, numbered where another rule has it."""
+    free, number = name, 1
+    while free in taken:
+        number += 1
+        free = f"{name}_{number}"
+    taken.add(free)
+    return free

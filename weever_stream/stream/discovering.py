@@ -26,10 +26,11 @@ import numpy as np
 from weever_stream.discover.hydra import Budget, complete, find_rules
 from weever_stream.discover.predicates import Options, Space, comparisons_of, may_meet, space_over, usable
 from weever_stream.discover.ranking import choose, rank
-from weever_stream.discover.run import TOP, Discovery, Found, free_name, notes_on, premise_of, refuse_unknown
+from weever_stream.discover.run import TOP, Discovery, Found, notes_on, premise_of, refuse_unknown
 from weever_stream.discover.words import name_of, understand
 from weever_stream.errors import DataError
 from weever_stream.rules import Op
+from weever_stream.rules.writing import free_name
 from weever_stream.stream.parted import PartedTable
 
 if TYPE_CHECKING:
