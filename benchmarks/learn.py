@@ -158,13 +158,18 @@ def airport(folder: str, share: float) -> dict[str, Any]:
     """In a child: rows of the second airport table added to the first, in the space of the published rules."""
     import pyarrow as pa
 
+    from weever_stream.learn import Learner
+    from weever_stream.rules import parse_rule
+
     one, other = (_airports(Path(folder) / f"airport_{name}.csv") for name in ("original", "incremental"))
     rules = _published(Path(folder) / "DC_airport_example.txt")
     table = pa.concat_tables([one, other]).combine_chunks()
     _warm(table, rules=rules)
     more = min(int(one.num_rows * share), other.num_rows)
     found = _added(table, one.num_rows, more, {"rules": rules})
-    return {**found, "share": share, "published": len(rules)}
+    first = {rule.fingerprint for rule in Learner(one, rules=rules).rules}
+    differ = first ^ {parse_rule(rule).fingerprint for rule in rules}
+    return {**found, "share": share, "published": len(rules), "published_differ": len(differ)}
 
 
 def _airports(path: Path) -> pa.Table:

@@ -279,6 +279,12 @@ def _learned(lines: Callable[[Records], list[Line]]) -> Callable[[Records], str]
     return show
 
 
+def _airport(records: Records) -> str:
+    published, differ = records[0]["published"], records[0]["published_differ"]
+    told = f"\nOf the {published} published rules and those that the learner begins with {differ} differ.\n"
+    return _learned(airport_lines)(records) + told
+
+
 def _learn_growth(records: Records) -> str:
     rows = [
         (f"{one['rows']:,}", number(1000 * one["cpu_s"]), number(one["start_s"]), str(one["sets"])) for one in records
@@ -362,7 +368,7 @@ _PARTS: dict[str, Callable[[], str]] = {
     "discover-fastadc": _shown("discover-fastadc", _fastadc),
     "discover-growth": _shown("discover-growth", _discover_growth),
     "learn-tax": _shown("learn-tax", _learned(tax_lines)),
-    "learn-airport": _shown("learn-airport", _learned(airport_lines)),
+    "learn-airport": _shown("learn-airport", _airport),
     "learn-growth": _shown("learn-growth", _learn_growth),
 }
 
