@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import duck
+from benchmarks import duck, learn
 from benchmarks.baseline import Stream
 from benchmarks.results import Line
 from benchmarks.twenty import TWENTY, rule_file
@@ -90,3 +90,13 @@ def test_a_line_tells_by_how_much_a_target_is_missed():
     assert Line("", "x", 2.0, 3.0).verdict == "miss by 1.50x"
     assert Line("", "x", 5.0, 2.5, at_most=False).verdict == "miss by 2.00x"
     assert Line("", "x", None, 2.5).verdict == ""
+
+
+@pytest.mark.slow
+def test_the_learner_has_the_rules_of_discovery_where_it_is_measured():
+    added = learn.tax(3000, 0.1)
+    assert (added["differ"], added["added"]) == (0, 300)
+    assert added["rules"] > 20
+    gone = learn.deletes(3000)
+    assert (gone["differ"], gone["each"]) == (0, 30)
+    assert [line.passed for line in learn.tax_lines([added, gone]) if line.unit == "rules"] == [True, True]
