@@ -40,7 +40,7 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, timeout=120)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [VERBS[0], *(pytest.param(verb, marks=pytest.mark.slow) for verb in VERBS[1:])])
 @pytest.mark.parametrize(
     ("target", "why"),
     [

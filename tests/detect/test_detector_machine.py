@@ -259,7 +259,7 @@ class LargeMachine(DetectorMachine):
 
 
 def test_a_detector_agrees_with_nested_loops_under_any_changes():
-    run_state_machine_as_test(DetectorMachine, settings=settings(max_examples=30, stateful_step_count=12))
+    run_state_machine_as_test(DetectorMachine, settings=settings(max_examples=15, stateful_step_count=12))
 
 
 @pytest.mark.slow

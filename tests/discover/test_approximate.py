@@ -62,7 +62,9 @@ def found(space: Space, table: pa.Table, most: int, error: float, error_rows: fl
 LIMITS = [(0.01, None), (0.05, None), (0.0, 0.1), (0.0, 0.3), (0.03, 0.25), (0.2, 0.1)]
 
 
-@pytest.mark.parametrize(("error", "error_rows"), LIMITS)
+@pytest.mark.parametrize(
+    ("error", "error_rows"), [*LIMITS[::2], *(pytest.param(*one, marks=pytest.mark.slow) for one in LIMITS[1::2])]
+)
 def test_approximate_rules_are_those_of_brute_force(error: float, error_rows: float | None) -> None:
     table = dirty(40).select(["zip", "city", "rate"])
     space = space_of(table, Options(cross=False))

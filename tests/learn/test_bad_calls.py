@@ -217,6 +217,7 @@ def test_not_a_number_is_one_key():
     assert learner.table()["a"].to_pylist() == [3, 4]
 
 
+@pytest.mark.slow
 def test_many_columns_with_short_rules():
     chance = np.random.default_rng(5)
     columns = {f"c{at}": chance.integers(0, 4 + at, 320) for at in range(60)}

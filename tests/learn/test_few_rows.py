@@ -23,6 +23,7 @@ def test_rules_come_with_the_second_row(first: int, small: int):
     assert learner.rules
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", [0, 1, 2, 3, 1000])
 @pytest.mark.parametrize("left", range(3))
 def test_rules_come_back_after_almost_all_rows_have_gone(left: int, small: int):

@@ -14,6 +14,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", [3, 1000])
 @pytest.mark.parametrize("names", ["cabk", "abck", "kbca", "akcb"])
 def test_the_order_of_columns_does_not_matter(names: str, small: int):

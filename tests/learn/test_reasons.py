@@ -18,6 +18,7 @@ from weever_stream.learn import Learner
 MEETING = [name for name in SHAPES if "meet" in name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [*MEETING, "number and float", "days and times"])
 @pytest.mark.parametrize("small", [3, 1000])
 def test_reasons_are_real(shape: str, small: int):

@@ -178,6 +178,7 @@ def test_every_reference_that_is_missing_is_reported_with_its_place():
     ]
 
 
+@pytest.mark.slow
 def test_a_file_of_ten_thousand_rules_is_read_in_seconds():
     items = "".join(f"  - name: r{i}\n    deny: t.a{i} = s.a{i} and t.b < s.b and t.c > s.c\n" for i in range(10_000))
     began = time.process_time()
