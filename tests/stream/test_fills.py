@@ -150,7 +150,7 @@ class World:
         assert {rule for rule, n in self.stream.counts().items() if n} <= names
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=15)
 @given(
     seed=st.integers(0, 2**32),
     steps=st.lists(

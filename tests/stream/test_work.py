@@ -74,7 +74,7 @@ class Feed:
         return (DROP, self.version, old) if self.images else (DROP_ANYWHERE, self.version, {"id": old["id"]})
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=15)
 @given(
     seed=st.integers(0, 2**32),
     names=st.lists(st.sampled_from(sorted(RULES)), min_size=1, max_size=8, unique=True),
