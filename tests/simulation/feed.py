@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from tests.detect.drawn import VALUES
+from tests.oracle import key_of
 from tests.simulation.plan import KEYS, Plan
 from tests.stream.simulated import Change
 from weever_stream.feeds.changes import CLEAR, DROP, DROP_ANYWHERE, PUT, PUT_ANYWHERE
@@ -154,6 +155,17 @@ class Feed:
         if not anywhere:
             return [(PUT, order >> 1, row) for order, row in young if order & 1]
         return [(PUT_ANYWHERE if order & 1 else DROP_ANYWHERE, order >> 1, row) for order, row in young]
+
+    def late_keys(self, position: int) -> set[Any]:
+        """Keys of which a change came after a newer one, as the oracle has them."""
+        newest: dict[Any, int] = {}
+        late: set[Any] = set()
+        for sequence, row in ((at, row) for unit in self.units[:position] for kind, at, row in unit if kind != CLEAR):
+            key = key_of(row, self._plan.key)
+            if sequence < newest.setdefault(key, sequence):
+                late.add(key)
+            newest[key] = max(newest[key], sequence)
+        return late
 
     def _last_changes(self, position: int) -> tuple[dict[Key, tuple[int, Row]], int]:
         """Of each key the order and row of its last change, and when the table was last emptied."""

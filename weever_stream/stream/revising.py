@@ -7,6 +7,8 @@
 Rules that come form families of their own, so those that stay are not touched. The fill goes through the lane while
 changes go on arriving; a change that overtakes the row that it changes is remembered until all rows have come. At
 every batch boundary what is open under a rule that is being filled is true; when all messages have come it is also all.
+(A change that is older than the row it overtakes cannot be told from a newer one until that row has come. Only files
+come late in this way.)
 A rule that ends and comes again under the same name is closed in an earlier batch than it is filled.
 """
 
