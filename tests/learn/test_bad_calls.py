@@ -172,6 +172,17 @@ def test_a_table_with_nothing_to_compare_has_no_rules():
         assert learner.rules == ()
 
 
+@pytest.mark.parametrize(("first", "more"), [(1, 9), (1, 60), (9, 20)])
+def test_rows_of_which_nothing_is_compared_may_become_many(first: int, more: int):
+    learner = Learner(pa.table({"id": range(first), "a": pa.nulls(first, pa.int64())}), key="id", small=5)
+    for at in (100, 1000):
+        learner.insert(pa.table({"id": range(at, at + more), "a": range(more)}))
+        learner._check()
+    learner.delete(list(range(100, 100 + more)))
+    learner._check()
+    assert (len(learner), learner.rules, learner.columns) == (first + more, (), ())
+
+
 TIMES: dict[str, tuple[pa.DataType, list[int]]] = {
     "date": (pa.date32(), [0, 19_000, 2_932_897]),
     "timestamp": (pa.timestamp("us"), [0, 10**15, 253_402_300_800 * 10**6]),

@@ -39,7 +39,9 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def submit(*options: str) -> list[str]:
-    return [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]", *options]
+    """Spark's own command, with the Python of these tests whether or not its environment is active."""
+    ours = ["--master", "local[2]", "--conf", f"spark.pyspark.python={sys.executable}"]
+    return [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), *ours, *options]
 
 
 def test_a_running_session_is_used_again(spark: SparkSession) -> None:

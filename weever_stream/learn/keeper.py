@@ -110,8 +110,7 @@ class Keeper:
         """The first rows, and the rules that they obey."""
         rows = self._append(codes)
         if len(rows) <= self.small:
-            news = News()
-            self._come(rows, news)
+            self._come(rows, News())
             self.boxes = self.lattice.inverted(self.ledger.outcomes())
             return
         self._discover(None, tell)
@@ -132,6 +131,7 @@ class Keeper:
         self.ledger.watch(self._boxes_of(()))
         met = News()
         self.ledger.see(outcome.evidence.seen(), alive, met)
+        self._look_at_one_pair(met)
         self.boxes = self.lattice.inverted(self.ledger.outcomes())
         tell("choosing what to watch", 0, 0)
         self._cover(space, alive, outcome.settled)
@@ -163,11 +163,9 @@ class Keeper:
     def _append(self, codes: NDArray[np.int32]) -> Rows:
         need = self.size + len(codes)
         if need > len(self.codes):
-            room = max(need, 2 * len(self.codes))
-            self.codes = np.concatenate(
-                [self.codes[: self.size], np.empty((room - self.size, codes.shape[1]), np.int32)]
-            )
-            self.dead = np.concatenate([self.dead[: self.size], np.zeros(room - self.size, np.uint8)])
+            more = max(need, 2 * len(self.codes)) - self.size
+            self.codes = np.concatenate([self.codes[: self.size], np.empty((more, codes.shape[1]), np.int32)])
+            self.dead = np.concatenate([self.dead[: self.size], np.zeros(more, np.uint8)])
         if self._labelled.renew(self.codes[: self.size]):
             self._build()
         self.codes[self.size : need] = codes
@@ -246,8 +244,7 @@ class Keeper:
 
     def _check_against_all(self, trusted: set[bytes], news: News) -> None:
         """Looks for pairs that break rules which no set watches, until there are none; then watches those rules too."""
-        if not len(self.ledger) and len(self) > 1:
-            self._look_at_one_pair(news)
+        self._look_at_one_pair(news)
         told = self.told()
         suspects = told[[box.tobytes() not in trusted for box in told]]
         suspects = suspects[self._settled().undecided(self.lattice.rules(suspects))]
@@ -277,6 +274,8 @@ class Keeper:
 
     def _look_at_one_pair(self, news: News) -> None:
         """Without any evidence the one rule is that there are no two rows, and it cannot be looked for."""
+        if len(self.ledger) or len(self) < 2:
+            return
         evidence, alive = Evidence(self.space), self.alive
         evidence.add_pairs(alive[:1], alive[1:2], self.codes.T)
         self._absorb(evidence, np.arange(self.size, dtype=np.int32), news)

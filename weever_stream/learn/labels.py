@@ -193,8 +193,9 @@ class Labelled:
             values = np.ascontiguousarray(told[:, at])
             nulls = values == NULL
             columns.append(pa.array(values, mask=nulls) if nulls.any() else as_arrow(values))
-        table = pa.table(columns, schema=self.schema) if columns else self.schema.empty_table()
-        return space_over(table, self.comparisons)
+        if not columns:  # of what nothing compares only the number of rows is left
+            return space_over(pa.table({"": as_arrow(np.zeros(len(told), np.int32))}).select([]), self.comparisons)
+        return space_over(pa.table(columns, schema=self.schema), self.comparisons)
 
     def label(self, rows: pa.RecordBatch | pa.Table) -> NDArray[np.int32]:
         """The labels of some rows, a row each."""
