@@ -5,8 +5,9 @@ the quick suite take as many examples as a few seconds allow; those marked `slow
 run: a failure prints a `@reproduce_failure` blob and is kept in `.hypothesis/`. It is shown as it was found;
 `HYPOTHESIS_PROFILE=shrink` takes minutes to make it small.
 
-There is one Spark session for the whole run, and one of each server, started when the first test asks. Tests that need
-one of them are slow ones: the quick tests need no Java.
+The tests of whole folders are shared out among a few processes; files and single tests run in this one, as with `-n 0`.
+There is one Spark session a process, and one of each server, started when the first test asks. Tests that need one of
+them are slow ones: the quick tests need no Java.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
@@ -49,6 +51,17 @@ SETTINGS = {
     # Not the machine's: a test that leans on it must fail.
     "spark.sql.session.timeZone": "America/New_York",
 }
+
+
+PROCESSES, MEMORY = 4, 4 << 30
+"""The most processes, and the memory of the machine that each of them should find: Spark, servers, drivers of its own."""
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """How many processes share the tests."""
+    if not all(Path(named).is_dir() for named in config.args):
+        return 0
+    return max(1, min(PROCESSES, psutil.cpu_count() or 1, psutil.virtual_memory().total // MEMORY))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
