@@ -20,7 +20,8 @@ from tests.conftest import SETTINGS
 from tests.crash.lives import Life
 from tests.crash.pager import Pager
 from tests.crash.rounds import ROUNDS, Broken, drained
-from tests.crash.world import World, Wrong
+from tests.crash.world import World
+from tests.crash.wrong import Wrong
 
 
 def archived(world: World) -> None:
@@ -51,7 +52,7 @@ def main() -> int:
     folder = options.folder or Path(tempfile.mkdtemp(prefix="weever-crash-"))
     print(f"seed {options.seed}, source {options.source}, in {folder}", flush=True)
     pager = Pager().__enter__()  # ends with this process
-    world = World(folder / "world", options.seed, options.source, alerts=[pager.options()])
+    world = World(folder / "world", options.seed, options.source, alerts=[pager.options()], learns=True)
     world.pager = pager
     archived(world)
     drawn = random.Random(options.seed)

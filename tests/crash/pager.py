@@ -13,7 +13,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.crash.world import World, Wrong
+from tests.crash.world import World
+from tests.crash.wrong import Wrong
 
 __all__ = ["Pager"]
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-__all__ = ["DELIVERIES", "POINTS", "die", "install"]
+__all__ = ["DELIVERIES", "LESSONS", "POINTS", "die", "install"]
 
 POINTS = (
     "after_run_file",
@@ -29,6 +30,9 @@ POINTS = (
 sink of two Delta tables one has it; one sink of two has it; all have it, but Spark has not committed it."""
 DELIVERIES = ("before_delivery", "after_delivery")
 """An alert is decided on and noted, and not sent; it is delivered, and that is not noted."""
+LESSONS = ("after_journal", "after_rule_events", "after_rule_notes", "after_dump")
+"""Of a batch that rules are learned from: its changes are in the journal; its events are in the table; the rules that
+hold are noted; the learner is dumped."""
 
 
 def install() -> None:
@@ -66,17 +70,26 @@ def _at(n: int) -> Callable[[], None]:
     return passed
 
 
-def _after_run_file(n: int) -> None:
-    from weever_stream.state.store import RunStore
+def _around(method: str, *, before: bool = False) -> Callable[[int], None]:
+    """Before or after a method of a class, given by its whole name."""
+    place, _, name = method.rpartition(".")
+    module, _, owner = place.rpartition(".")
 
-    whole, passed = RunStore.write, _at(n)
+    def put_in(n: int) -> None:
+        kind = getattr(import_module(f"weever_stream.{module}"), owner)
+        whole, passed = getattr(kind, name), _at(n)
 
-    def write(self: RunStore, *arguments: Any) -> Any:
-        stored = whole(self, *arguments)
-        passed()
-        return stored
+        def call(*arguments: Any, **more: Any) -> Any:
+            if before:
+                passed()
+            done = whole(*arguments, **more)
+            if not before:
+                passed()
+            return done
 
-    RunStore.write = write  # type: ignore[method-assign]
+        setattr(kind, name, call)
+
+    return put_in
 
 
 def _after_state(n: int) -> None:
@@ -115,55 +128,6 @@ def _around_sink(before: int | None, after: int | None, n: int) -> None:
     query.open_sinks = opened
 
 
-def _between_tables(n: int) -> None:
-    from weever_stream.sinks.delta import DeltaTables
-
-    whole, passed = DeltaTables._change_open, _at(n)
-
-    def change(self: DeltaTables, *arguments: Any) -> None:
-        passed()
-        whole(self, *arguments)
-
-    DeltaTables._change_open = change  # type: ignore[method-assign]
-
-
-def _before_commit(n: int) -> None:
-    from weever_stream.stream.batches import Batches
-
-    whole, passed = Batches.__call__, _at(n)
-
-    def call(self: Batches, *arguments: Any) -> None:
-        whole(self, *arguments)
-        passed()
-
-    Batches.__call__ = call  # type: ignore[method-assign]
-
-
-def _before_delivery(n: int) -> None:
-    from weever_stream.alerts.dispatch import Dispatch
-
-    whole, passed = Dispatch._deliver, _at(n)
-
-    def deliver(self: Dispatch, *arguments: Any) -> None:
-        passed()
-        whole(self, *arguments)
-
-    Dispatch._deliver = deliver  # type: ignore[method-assign]
-
-
-def _after_delivery(n: int) -> None:
-    from weever_stream.alerts.targets.webhook import Webhook
-
-    whole, passed = Webhook.send, _at(n)
-
-    def send(self: Webhook, *arguments: Any) -> Any:
-        done = whole(self, *arguments)
-        passed()
-        return done
-
-    Webhook.send = send  # type: ignore[method-assign]
-
-
 def _worker(one_in: int, at_most: int) -> None:
     """The worker that runs a shard kills itself, as the kernel does when memory is short: before or after its work.
 
@@ -188,13 +152,17 @@ def _worker(one_in: int, at_most: int) -> None:
 
 
 _INSTALLERS: dict[str, Callable[..., None]] = {
-    "after_run_file": _after_run_file,
+    "after_run_file": _around("state.store.RunStore.write"),
     "after_state": _after_state,
     "before_sink": lambda n: _around_sink(0, None, n),
-    "between_tables": _between_tables,
+    "between_tables": _around("sinks.delta.DeltaTables._change_open", before=True),
     "between_sinks": lambda n: _around_sink(None, 0, n),
-    "after_sink_before_commit": _before_commit,
-    "before_delivery": _before_delivery,
-    "after_delivery": _after_delivery,
+    "after_sink_before_commit": _around("stream.batches.Batches.__call__"),
+    "before_delivery": _around("alerts.dispatch.Dispatch._deliver", before=True),
+    "after_delivery": _around("alerts.targets.webhook.Webhook.send"),
+    "after_journal": _around("state.journal.Journal.note"),
+    "after_rule_events": _around("stream.lessons.Lessons._write"),
+    "after_rule_notes": _around("stream.lessons.Lessons._note"),
+    "after_dump": _around("state.journal.Journal.dump"),
     "worker": _worker,
 }

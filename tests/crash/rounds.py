@@ -16,10 +16,11 @@ import time
 from collections.abc import Callable
 
 from tests.crash.lives import ROOT, WAYS, Life
-from tests.crash.points import DELIVERIES, POINTS
-from tests.crash.world import World, Wrong
+from tests.crash.points import DELIVERIES, LESSONS, POINTS
+from tests.crash.world import World
+from tests.crash.wrong import Wrong
 
-__all__ = ["ROUNDS", "Broken", "drained", "named_point"]
+__all__ = ["ROUNDS", "Broken", "drained", "lesson", "named_point"]
 
 OFTEN = ("--every", "20 ms")
 
@@ -105,6 +106,17 @@ def delivery(world: World, point: str, n: int = 1) -> int:
 
 def _delivery(world: World, drawn: random.Random) -> int:
     return delivery(world, drawn.choice([*DELIVERIES, "during_delivery"]), 1)
+
+
+def lesson(world: World, point: str, n: int = 1) -> int:
+    """The driver dies at a named point of the query that learns rules, the n-th time that it comes there."""
+    world.grow(n + 1)  # the query may be ahead of what is published of violations
+    return named_point(world, point, n)
+
+
+def _lesson(world: World, drawn: random.Random) -> int:
+    # A dump is made when much has changed: of batches as small as these the first one has it.
+    return lesson(world, drawn.choice(LESSONS[:-1]), drawn.choice([1, 1, 2]))
 
 
 def terminated(world: World, batches: int) -> int:
@@ -198,6 +210,7 @@ ROUNDS: dict[str, tuple[int, Callable[[World, random.Random], int]]] = {
     "point": (6, _at_a_point),
     "random": (8, _at_random),
     "delivery": (2, _delivery),
+    "lesson": (3, _lesson),
     "worker": (2, _workers),
     "sigterm": (1, _terminated),
     "two drivers": (1, lambda world, _: two_drivers(world)),

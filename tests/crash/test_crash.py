@@ -19,8 +19,8 @@ import pytest
 
 from tests.crash.damage import KINDS
 from tests.crash.pager import Pager
-from tests.crash.points import POINTS
-from tests.crash.rounds import delivery, drained, killed, named_point, two_drivers, workers
+from tests.crash.points import LESSONS, POINTS
+from tests.crash.rounds import delivery, drained, killed, lesson, named_point, two_drivers, workers
 from tests.crash.world import World
 from weever_stream.errors import OutputError, WeeverError
 from weever_stream.job.job import read_job
@@ -68,6 +68,14 @@ def test_drivers_that_die_around_a_delivery_leave_the_alerts_that_should_be_open
             delivery(world, point)
         drained(world)
         assert pager.told
+
+
+def test_drivers_that_die_while_they_learn_leave_the_rules_that_hold(tmp_path: Path):
+    world = World(tmp_path / "world", seed=12, learns=True)
+    lesson(world, "after_dump")  # the first one, of the learner that was just built
+    for number, point in enumerate(LESSONS[:-1]):
+        lesson(world, point, 1 + number % 2)
+    drained(world)
 
 
 _RESTORE, _TORN = "restore", "is torn or was changed"

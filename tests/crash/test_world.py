@@ -14,7 +14,9 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from tests.crash.world import Violation, World, Wrong
+from tests.crash.learned import EVENTS, check_learned, rules_at
+from tests.crash.world import Violation, World
+from tests.crash.wrong import Wrong
 
 _COLUMNS = ("rule", "violation_id", "left_key", "right_key", "change", "source_position")
 _LOG = pa.schema([*((name, pa.string()) for name in _COLUMNS), ("batch_id", pa.int64())])
@@ -171,3 +173,47 @@ def test_what_is_wrong_is_seen(job: Job, harm: Any, kind: str):
     with pytest.raises(Wrong) as seen:
         job.world.check()
     assert seen.value.kind == kind
+
+
+@pytest.fixture
+def learning(tmp_path: Path) -> World:
+    """A world whose rules were told, position by position."""
+    world = World(tmp_path / "world", seed=3, learns=True)
+    world.grow(3)
+    held: frozenset[str] = frozenset()
+    for number in range(4):
+        now = rules_at(world, number)
+        told = [("dropped", rule) for rule in held - now] + [("added", rule) for rule in now - held]
+        assert told, "rules come or go at every position"
+        write_rules(world, told, number)
+        held = now
+        check_learned(world)
+    return world
+
+
+def write_rules(world: World, told: list[tuple[str, str]], number: int) -> None:
+    rows = [{"event": event, "rule_fingerprint": rule, "deny": rule, "batch_id": number} for event, rule in told]
+    table = pa.Table.from_pylist([{**row, "source_position": Job.at(number)} for row in rows])
+    write_deltalake(str(world.folder / EVENTS), table, mode="append")
+
+
+def test_rules_that_were_told_as_they_are_pass_when_all_was_learned(learning: World):
+    with pytest.raises(Wrong, match="lost: the feed is at 3, learned is -1"):
+        check_learned(learning, whole=True)
+    note = learning.checkpoint / "weever" / "learn" / "weever" / "progress.json"
+    note.parent.mkdir(parents=True)
+    note.write_text(json.dumps({"position": Job.at(3)}))
+    check_learned(learning, whole=True)
+
+
+def test_a_rule_that_is_not_told_is_seen(learning: World):
+    one = min(rules_at(learning, 3))
+    DeltaTable(str(learning.folder / EVENTS)).delete(f"rule_fingerprint = '{one}'")
+    with pytest.raises(Wrong, match="are not those of the table"):
+        check_learned(learning)
+
+
+def test_a_rule_that_comes_again_without_having_gone_is_seen(learning: World):
+    write_rules(learning, [("added", min(rules_at(learning, 3)))], 3)
+    with pytest.raises(Wrong, match="duplicated: batch 3 tells"):
+        check_learned(learning)

@@ -26,6 +26,8 @@ import pyarrow as pa
 
 from tests import oracle
 from tests.conftest import SETTINGS
+from tests.crash.learned import EVENTS, check_learned, learn_section
+from tests.crash.wrong import Wrong
 from weever_stream.rules import read_rules_text
 
 if TYPE_CHECKING:
@@ -60,14 +62,6 @@ _STATE = {
 _ARROW = pa.schema([(name, pa.string() if kind == "string" else pa.int64()) for name, kind in COLUMNS.items()])
 
 
-class Wrong(AssertionError):
-    """An answer that is not the truth: lost, duplicated or wrong."""
-
-    def __init__(self, kind: str, what: str) -> None:
-        super().__init__(f"{kind}: {what}")
-        self.kind = kind
-
-
 @dataclass
 class World:
     """A table that changes at random, the feed of its changes, the job, and what the job has published so far."""
@@ -79,6 +73,8 @@ class World:
     spark: Mapping[str, Any] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
     alerts: Sequence[Mapping[str, Any]] = ()
+    learns: bool = False
+    """Whether the job also learns rules."""
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -124,6 +120,7 @@ class World:
                 "source": {"kind": self.source, "path": str(self.feed), "options": one, **from_the_first},
                 "sinks": sinks,
                 "alerts": list(self.alerts),
+                **({"learn": learn_section(self.folder)} if self.learns else {}),
                 "spark": {**SETTINGS, **_STATE, "spark.python.daemon.module": "tests.crash.daemon", **self.spark, **spark},
                 # Few batches are retained, so that files are deleted while we look.
                 "state": {
@@ -141,7 +138,7 @@ class World:
         other = copy(self)
         other.folder, other.job = folder, folder / "job.yaml"
         folder.mkdir(parents=True)
-        for name in ("checkpoint", "out", "lines"):
+        for name in ("checkpoint", "out", "lines", EVENTS):
             if (self.folder / name).exists():
                 shutil.copytree(self.folder / name, folder / name)
         other.describe()
@@ -232,6 +229,8 @@ class World:
         told = self._check_log() if (self.folder / "out" / "log" / "_delta_log").exists() else {}
         self._check_lines(told)
         self._check_progress()
+        if self.learns:
+            check_learned(self, whole=whole)
         if whole:
             noted = self._progress()
             if noted is None or noted[0] != self.last:
