@@ -66,6 +66,11 @@ def test_a_missing_column_is_named_with_the_one_that_may_be_meant(detector: Dete
     refused(detector, lambda: detector.insert([{"id": 3, "city": "x"}] * 100), DataError, "row 1", "zip")
 
 
+def test_a_key_that_names_a_column_twice_is_refused():
+    with pytest.raises(DataError, match="twice"):
+        Detector(["t.zip = s.zip and t.city != s.city"], key=["id", "id"]).insert([{"id": 1, "zip": 1, "city": "a"}])
+
+
 def test_a_column_that_stands_twice_is_refused(detector: Detector):
     table = pa.Table.from_arrays([pa.array([3])] * 3 + [pa.array(["x"])], ["id", "zip", "zip", "city"])
     refused(detector, lambda: detector.insert(table), DataError, "several columns zip")

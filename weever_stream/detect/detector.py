@@ -183,6 +183,8 @@ class Detector:
         """Binds the rules to a schema and makes the empty shard."""
         found = schema_of(schema)
         types: dict[str, ColumnType] = {}
+        if len(set(self.key)) < len(self.key):
+            raise DataError("the key names a column twice", hint="name each column of the key once")
         for name in self.key:
             kind = found.get(name)
             if not isinstance(kind, ColumnType):
