@@ -173,13 +173,22 @@ def test_a_table_with_nothing_to_compare_has_no_rules():
 
 
 @pytest.mark.parametrize(("first", "more"), [(1, 9), (1, 60), (9, 20)])
-def test_rows_of_which_nothing_is_compared_may_become_many(first: int, more: int):
+def test_rows_of_which_nothing_is_compared_may_become_many(first: int, more: int, tmp_path: Path):
     learner = Learner(pa.table({"id": range(first), "a": pa.nulls(first, pa.int64())}), key="id", small=5)
-    for at in (100, 1000):
-        learner.insert(pa.table({"id": range(at, at + more), "a": range(more)}))
+
+    def held() -> Learner:
         learner._check()
+        learner.dump(tmp_path / "state")
+        again = Learner.load(tmp_path / "state")
+        again._check()
+        return again
+
+    for at in (100, 1000):
+        learner = held()
+        learner.insert(pa.table({"id": range(at, at + more), "a": range(more)}))
+    learner = held()
     learner.delete(list(range(100, 100 + more)))
-    learner._check()
+    learner = held()
     assert (len(learner), learner.rules, learner.columns) == (first + more, (), ())
 
 

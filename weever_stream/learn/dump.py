@@ -160,7 +160,8 @@ def _set(said: list[int], keeper: Keeper) -> tuple[int, ...]:
 
 def _boxes(content: bytes, keeper: Keeper) -> NDArray[np.uint8]:
     """Boxes of operators that their comparisons have."""
-    found = np.frombuffer(content, np.uint8).reshape(-1, len(keeper.space.comparisons)).copy()
+    width = len(keeper.space.comparisons)
+    found = np.frombuffer(content, np.uint8).reshape(len(content) // max(1, width), width).copy()
     for at, one in enumerate(keeper.space.comparisons):
         if not np.isin(found[:, at], [ANYTHING, *(op.value for op in one.ops)]).all():
             raise ValueError("a box is of operators")

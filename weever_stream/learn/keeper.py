@@ -233,11 +233,13 @@ class Keeper:
     ) -> None:
         """Takes in what was known before, of rows that are numbered from 0 on."""
         self._append(codes)
-        self.sets, self.boxes = list(sets), boxes
+        self.sets = list(sets)
         self._chosen_for, self._chosen_sets = chosen
         self._nullable = (codes == NULL).any(0)
         self.ledger.watch(self._boxes_of(self.sets))
         self.ledger.counts, self.ledger.loose = counts, loose
+        # Where nothing is compared boxes take no room, however many there are.
+        self.boxes = boxes if boxes.shape[1] else self.lattice.inverted(self.ledger.outcomes())
         self._build()
 
     # What no set watches
@@ -326,8 +328,8 @@ class Keeper:
         self.ledger.watch(self._boxes_of(self.sets))
         for number in range(len(self.sets)):
             self._count(space, number)
-        names = [key.tobytes() for key in known]
-        lost = [name for name, (_, _, owner) in zip(names, self.ledger.standing(known), strict=True) if owner < 0]
+        told = zip(known, self.ledger.standing(known), strict=True)
+        lost = [key.tobytes() for key, (_, _, owner) in told if owner < 0]
         self.ledger.loose = {name: before[name] for name in lost if name in before}
         if len(alive) > self.small:
             for _ in range(WITNESSES):
