@@ -98,7 +98,8 @@ def run_jobs(
 
 def run_noted(seeds: Iterable[int], until: float = float("inf"), told: Callable[[Ran], None] | None = None) -> Ran:
     """As `run_all`, and the seed under way is noted. Collects garbage less often: there are no circles to speak of."""
-    gc.freeze()
+    if not gc.get_freeze_count():  # once: what is frozen is never collected
+        gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
     def noted() -> Iterator[int]:
