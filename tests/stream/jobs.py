@@ -59,10 +59,13 @@ def job_text(
 
 
 class Kept:
-    """A sink in memory. Holds every batch to its word: a pair is told once, and is open or not."""
+    """A sink in memory. Holds every batch to its word: a pair is told once, and is open or not.
 
-    def __init__(self) -> None:
-        self.last = -1
+    A batch must come in the query's own session, not the `shared` one: sinks change settings of it for a while.
+    """
+
+    def __init__(self, shared: SparkSession | None = None) -> None:
+        self._shared, self.last = shared, -1
         self.open: set[Violation] = set()
         self.counts: list[Counter[str]] = []
         """Open violations of every rule, after each batch."""
@@ -71,6 +74,8 @@ class Kept:
 
     def write(self, batch: Batch) -> None:
         assert batch.id in (self.last, self.last + 1), "batches come in their order"
+        session = batch.deltas.sparkSession
+        assert self._shared is None or session._jsparkSession != self._shared._jsparkSession
         if batch.id == self.last:
             return
         rows = batch.deltas.collect()
@@ -96,7 +101,7 @@ class Stream:
         self.job: Job = job if job.file.sinks else replace(job, sinks=())
         self.rules = job.file.rules
         self.approve: Callable[[Any], None] | None = None
-        self.kept = Kept()
+        self.kept = Kept(spark)
         self.reports: list[Any] = []
 
     def revised(self, text: str) -> None:

@@ -59,13 +59,18 @@ class Crash(Exception):
 
 
 class Dies:
-    """A driver that dies where it is told to: with the changes applied, with them saved, with all told and noted."""
+    """A driver that dies where it is told to: with the changes applied, with them saved, with all told and noted.
 
-    def __init__(self) -> None:
+    Events must come in the session of their query: what another one sets for a commit of its own would show in theirs.
+    """
+
+    def __init__(self, shared: SparkSession) -> None:
+        self._shared = shared
         self.applied = self.saved = self.noted = False
         self.reports: list[LearnReport] = []
 
     def write(self, batch: Any) -> None:
+        assert batch.spark._jsparkSession != self._shared._jsparkSession
         if self.saved:
             raise Crash
 
@@ -106,7 +111,7 @@ class Learning:
         self.spark, self.folder = spark, folder
         (folder / "in").mkdir(exist_ok=True)
         self.events = str(folder / "events")
-        self.dies = Dies()
+        self.dies = Dies(spark)
         self.reports = self.dies.reports
         self.records = 0
         self.table: dict[int, dict[str, Any]] = {}

@@ -141,7 +141,7 @@ class Batches:
         """The deltas, what of them is kept in memory, and how many of each rule were added and removed."""
         pieces = [row for row in told if row.kind == DELTAS]
         if all(row.body is not None for row in pieces):
-            return self._net_here(pieces)
+            return self._net_here(pieces, output.sparkSession)
         still: _Changed = Counter()
         moving: _Changed = Counter()
         for row in pieces:
@@ -155,13 +155,16 @@ class Batches:
         whole = deltas.where("not moving").unionByName(moved).drop("moving")
         return whole, moved, still + Counter({(row.rule, row.change): row.n for row in left})
 
-    def _net_here(self, pieces: list[Row]) -> tuple[DataFrame, None, _Changed]:
-        """The same for a batch whose pieces are all here: no further job, however many sinks read it."""
+    def _net_here(self, pieces: list[Row], session: SparkSession) -> tuple[DataFrame, None, _Changed]:
+        """The same for a batch whose pieces are all here: no further job, however many sinks read it.
+
+        In the query's own session: sinks change its settings, and no other query may see that.
+        """
         if not pieces:
-            return self.spark.createDataFrame([], DELTA_SCHEMA), None, Counter()
+            return session.createDataFrame([], DELTA_SCHEMA), None, Counter()
         table = unpacked_here(pieces, self.setup)
         changed = Counter(zip(table.column("rule").to_pylist(), table.column("change").to_pylist(), strict=True))
-        return self.spark.createDataFrame(table), None, changed
+        return session.createDataFrame(table), None, changed
 
     @cached_property
     def _names(self) -> list[str]:

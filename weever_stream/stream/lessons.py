@@ -120,7 +120,7 @@ class Lessons:
         learner = None if held is None else held.learner
         holding, events = self._told(learner, learned, when, batch)
         events += told
-        self._write(events, when, batch)
+        self._write(events, when, batch, frame.sparkSession)
         self._note(holding, events, learner, when, batch, first)
         if held is not None and self.journal.due(batch):
             self.journal.dump(batch, held.dump)
@@ -219,8 +219,9 @@ class Lessons:
         dropped = [RuleEvent("dropped", one.name, one.fingerprint, one.deny, one.words) for one in gone]
         return dropped + [RuleEvent("added", one.name, one.fingerprint, one.deny, one.words) for one in came]
 
-    def _write(self, events: list[RuleEvent], when: Planned, batch: int) -> None:
-        told = RuleEvents(batch, self._query_id, when.position, when.at, as_table(events), self.spark)
+    def _write(self, events: list[RuleEvent], when: Planned, batch: int, session: SparkSession) -> None:
+        # The query's own session: what another query sets for a transaction of its own must not show here.
+        told = RuleEvents(batch, self._query_id, when.position, when.at, as_table(events), session)
         self.logbook.write(told)
         for sink in self.sinks:
             sink.write(told)
