@@ -14,7 +14,6 @@ import pytest
 
 from weever_stream.check import Report, check, write_csv, write_json
 from weever_stream.detect.digest import short_digests
-from weever_stream.errors import RuleError
 from weever_stream.rules import Rule, fd, parse_rule
 
 VALUES = {
@@ -155,12 +154,6 @@ def test_the_papers_examples_have_their_answers(
 def test_numbers_of_rows_do_not_hide_a_column_of_that_name() -> None:
     report = check(parse_rule("t._row = s._row", name="clash"), pa.table({"_row": [7, 7]}))
     assert as_json(report)["violations"][0]["left"] == {"__row": 1, "_row": 7}
-
-
-def test_rules_need_names_of_their_own() -> None:
-    rules = [parse_rule("t.a = s.a"), parse_rule("t.a < s.a")]
-    with pytest.raises(RuleError, match="more than one rule is named"):
-        check(rules, pa.table({"a": [1]}))
 
 
 def test_hundreds_of_rules_are_checked_in_one_go() -> None:

@@ -288,11 +288,6 @@ def test_an_unknown_rule_is_named_with_the_one_that_may_be_meant(detector: Detec
         Detector([FD]).violations("nothing_like_it")
 
 
-def test_two_rules_of_one_name_are_refused():
-    with pytest.raises(DetectorError, match="two rules are named same"):
-        Detector([parse_rule("t.a = s.a", name="same"), parse_rule("t.b = s.b", name="same")])
-
-
 def test_changes_without_their_kind_are_refused(detector: Detector):
     refused(detector, lambda: detector.apply(ROWS), DataError, "_change_type", hint="update_postimage")
     odd = [{**ROWS[0], "_change_type": "insert"}, {**ROWS[1], "_change_type": SECRET}]

@@ -16,7 +16,7 @@ import pytest
 from tests.stream.jobs import COLUMNS, RULES, truth
 from tests.stream.test_files_stream import SWAP_RULES, Feed, Folder, Swaps, lines_of, together
 from weever_stream.errors import DataError
-from weever_stream.rules import read_rules_text
+from weever_stream.rules import fd, read_rules_text, unique
 from weever_stream.stream import detect
 from weever_stream.stream.deltas import net
 
@@ -101,3 +101,11 @@ def test_what_cannot_run_is_told_before_a_query_starts(spark: SparkSession, tmp_
         detect(frame, ["t.zip = s.zip and t.c != s.c"], store=store, key="id")
     with pytest.raises(DataError, match="_commit_version"):
         detect(frame.drop("_commit_version"), ["t.a = s.a and t.c != s.c"], store=store, key="id")
+
+
+def test_rules_come_in_the_forms_that_every_entry_point_takes(spark: SparkSession, tmp_path: Path):
+    frame, store = changes(spark, Folder(tmp_path / "feed")), str(tmp_path / "runs")
+    path = tmp_path / "rules.yaml"
+    path.write_text(rules_text(RULES))
+    for rules in ("t.a = s.a and t.c != s.c", [fd("a", "c")], unique("a"), path):
+        assert "violation_id" in detect(frame, rules, store=store, key="id").columns

@@ -31,9 +31,9 @@ from weever_stream.check.report import Mode, Report, RuleResult, Violations
 from weever_stream.check.rownames import RowNames, name_rows
 from weever_stream.check.rowtexts import RowTexts
 from weever_stream.check.sources import DataFile, find_files
-from weever_stream.errors import DataError, RuleError, did_you_mean
+from weever_stream.errors import DataError, did_you_mean
 from weever_stream.index.casting import typed
-from weever_stream.rules import BoundRule, Rule, RuleFile, read_rules, schema_of
+from weever_stream.rules import BoundRule, Rule, RuleFile, RulesLike, as_key, as_rule_file, schema_of
 from weever_stream.rules.model import Column, Constant, Op
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ _FIRST_PREFIX = 1 << 15
 
 
 def check(
-    rules: RuleFile | Rule | Sequence[Rule | Sequence[Rule]] | str | Path,
+    rules: RulesLike,
     data: Any = None,
     *,
     mode: Mode = "list",
-    key: Sequence[str] | None = None,
+    key: str | Sequence[str] | None = None,
     limit: int | None = None,
     null_values: Sequence[str] = (),
     encoding: str | None = None,
@@ -61,14 +61,15 @@ def check(
 ) -> Report:
     """Checks rules against data: a path, paths, or an Arrow table, pandas or Polars frame; none: the file's `source`.
 
-    `limit` is how many violations are listed per rule (None: all; counts stay exact), `encoding` that of text in CSV
-    files (None: UTF-8). Raises `RuleError` and `DataError`.
+    `rules`: a rule file (path or `RuleFile`), or rules as objects or expressions, one or a list. `key`: the column or
+    columns that name a row, in place of the file's. `limit` is how many violations are listed per rule (None: all;
+    counts stay exact), `encoding` that of text in CSV files (None: UTF-8). Raises `RuleError` and `DataError`.
     """
     if mode not in MODES:
         raise DataError(f"{mode!r} is not a mode of check", hint=did_you_mean(str(mode), MODES) or ", ".join(MODES))
-    file = _rule_file(rules)
+    file = as_rule_file(rules)
     if key is not None:
-        file = replace(file, key=tuple(key))
+        file = replace(file, key=as_key(key))
     tell = progress or (lambda phase, done, total: None)
     tell("reading", 0, 1)
     source = _Source.of(data, file, tuple(null_values), threads, known_encoding(encoding))
@@ -79,22 +80,6 @@ def check(
 def read_data(file: RuleFile, data: Any = None) -> pa.Table:
     """The columns that a file's rules read, of the data or of its `source`."""
     return _with_types_for_nulls(_Source.of(data, file, (), None).read(), file.rules)
-
-
-def _rule_file(rules: RuleFile | Rule | Sequence[Rule | Sequence[Rule]] | str | Path) -> RuleFile:
-    if isinstance(rules, RuleFile):
-        return rules
-    if isinstance(rules, (str, Path)):
-        return read_rules(rules)
-    if isinstance(rules, Rule):
-        return RuleFile("table", (rules,))
-    # `fd` and `order` give a tuple, a rule for each column
-    flat = tuple(rule for one in rules for rule in ((one,) if isinstance(one, Rule) else one))
-    names = [rule.name for rule in flat]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise RuleError(f"more than one rule is named {twice}", hint="give each a name of its own: name=…")
-    return RuleFile("table", flat)
 
 
 def _cores() -> int:

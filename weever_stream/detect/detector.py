@@ -9,7 +9,7 @@ Costs follow the change and the pairs it makes, never the number of rows held: s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +26,25 @@ from weever_stream.detect.violations import Deltas, Violations
 from weever_stream.errors import DataError, DetectorError, RuleError, StateError, did_you_mean
 from weever_stream.index.casting import typed
 from weever_stream.index.tree import FANOUT, LEAF
-from weever_stream.rules import Rule, RuleFile, bind_all, parse_rule, read_rules, schema_of
+from weever_stream.rules import Rule, RulesLike, as_key, as_rule_file, bind_all, schema_of
 from weever_stream.rules.types import ColumnType
 
-__all__ = ["Detector", "rule_file"]
+__all__ = ["Detector"]
 
 
 class Detector:
     """Holds rows and tells which violations of the rules each change adds and removes.
 
-    `rules`: a rule file (path or `RuleFile`), or rules as objects or expressions. `key`: the column or columns that
-    name a row; without one every row is its own and is numbered from 1. `schema`: types of the columns; taken from
-    the first rows where it is not given. `strict` refuses an insert of a key that is held instead of replacing it.
+    `rules`: a rule file (path or `RuleFile`), or rules as objects or expressions, one or a list. `key`: the column or
+    columns that name a row; without one every row is its own and is numbered from 1. `schema`: types of the columns;
+    taken from the first rows where it is not given. `strict` refuses an insert of a stored key instead of replacing it.
     `max_pairs`: a row with more partners than that under a rule lists only some of its pairs, and the others are
     counted (see `flood`); 0 lists all, however many. `notes` is JSON that is saved with the state.
     """
 
     def __init__(
         self,
-        rules: str | Path | RuleFile | Iterable[Rule | str],
+        rules: RulesLike,
         *,
         key: str | Sequence[str] | None = None,
         schema: Any = None,
@@ -53,9 +53,9 @@ class Detector:
         leaf: int = LEAF,
         fanout: int = FANOUT,
     ) -> None:
-        file = rule_file(rules)
+        file = as_rule_file(rules)
         self.rules = file.rules
-        self.key: tuple[str, ...] = file.key if key is None else (key,) if isinstance(key, str) else tuple(key)
+        self.key: tuple[str, ...] = file.key if key is None else as_key(key)
         self.notes: dict[str, Any] = {}
         self._strict, self._max_pairs = strict, max_pairs
         self._size = (leaf, fanout)
@@ -145,7 +145,7 @@ class Detector:
         dump_shard(shard, Path(path), about)
 
     @classmethod
-    def load(cls, path: str | Path, rules: str | Path | RuleFile | Iterable[Rule | str], **options: Any) -> Detector:
+    def load(cls, path: str | Path, rules: RulesLike, **options: Any) -> Detector:
         """A detector as it was dumped. The rules must be the same; their names and severities may differ."""
         return cls(rules, **options).restored(path, load_shard(Path(path)))
 
@@ -270,20 +270,3 @@ class Detector:
         if name not in names:
             raise DetectorError(f"there is no rule {name}", hint=did_you_mean(name, names) or ", ".join(names[:12]))
         return names.index(name)
-
-
-def rule_file(rules: str | Path | RuleFile | Iterable[Rule | str]) -> RuleFile:
-    """The rules in whatever form they come: a file, its path, or rules and expressions."""
-    if isinstance(rules, RuleFile):
-        return rules
-    if isinstance(rules, (str, Path)):
-        return read_rules(rules)
-    made = [
-        rule if isinstance(rule, Rule) else parse_rule(rule, name=f"rule_{number}")
-        for number, rule in enumerate(rules, 1)
-    ]
-    names = [rule.name for rule in made]
-    if len(set(names)) < len(names):
-        again = next(name for name in names if names.count(name) > 1)
-        raise DetectorError(f"two rules are named {again}", hint="names tell rules apart; give each its own")
-    return RuleFile("rows", tuple(made))

@@ -26,16 +26,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from weever_stream.detect.detector import Detector, rule_file
+from weever_stream.detect.detector import Detector
 from weever_stream.detect.dump import damage_told, load_shard
 from weever_stream.detect.intake import to_table
-from weever_stream.discover.run import Discovery, Found, discover
+from weever_stream.discover.run import discover
 from weever_stream.discover.words import understand
 from weever_stream.errors import DataError, StateError
-from weever_stream.rules import Rule, RuleFile, parse_rule, write_rule
+from weever_stream.rules import Rule, RulesLike, parse_rule, write_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from weever_stream.detect.violations import Deltas, Violation
 
@@ -82,13 +82,13 @@ class ErrorChanges:
 class ErrorWatch:
     """Holds rows and tells, for every batch of changes, which rules are still within their limit.
 
-    `rules`: as `Detector` takes them, or what `discover` found. `rows`: what the table holds to begin with. `key` and
+    `rules`: as `Detector` takes them. `rows`: what the table holds to begin with. `key` and
     `schema` as for `Detector`. `error` is the limit, `hysteresis` the share of it by which it must be passed.
     """
 
     def __init__(
         self,
-        rules: str | Path | RuleFile | Discovery | Iterable[Rule | Found | str],
+        rules: RulesLike,
         rows: Any = None,
         *,
         key: str | Sequence[str],
@@ -101,7 +101,7 @@ class ErrorWatch:
         if not 0 <= hysteresis <= 1:
             raise DataError(f"a hysteresis of {hysteresis} is no share", hint="0.2 for a fifth of the limit")
         self.error, self.hysteresis = error, hysteresis
-        self._detector = Detector(_file(rules), key=key, schema=schema, max_pairs=_LISTED)
+        self._detector = Detector(rules, key=key, schema=schema, max_pairs=_LISTED)
         self.rules: tuple[Rule, ...] = self._detector.rules
         self._words = [_words(rule) for rule in self.rules]
         self._holds = [True] * len(self.rules)
@@ -257,13 +257,6 @@ class ErrorWatch:
 def _most(share: float, total: int) -> int:
     """How many of all ordered pairs are within a share of them."""
     return int(share * total + _ROUNDING)
-
-
-def _file(rules: str | Path | RuleFile | Discovery | Iterable[Rule | Found | str]) -> RuleFile:
-    if isinstance(rules, (str, Path, RuleFile)):
-        return rule_file(rules)
-    listed = rules.rules if isinstance(rules, Discovery) else rules
-    return rule_file([one.rule if isinstance(one, Found) else one for one in listed])
 
 
 def _words(rule: Rule) -> str:

@@ -21,22 +21,19 @@ import numpy as np
 import pyarrow as pa
 
 from weever_stream.detect.changes import LAST_SEQUENCE, ChangeReader, kinds_of, order_of, versions_of, whole
-from weever_stream.detect.detector import rule_file
 from weever_stream.detect.intake import ROW_NUMBER, arrow_schema, infer_schema, storable, to_table
 from weever_stream.discover.predicates import Options, comparisons_in, comparisons_of, may_meet, space_over, usable
-from weever_stream.discover.run import Discovery, refuse_unknown
+from weever_stream.discover.run import refuse_unknown
 from weever_stream.discover.words import name_of, understand
 from weever_stream.errors import DataError, DetectorError, did_you_mean
 from weever_stream.learn.held import Held
 from weever_stream.learn.keeper import SMALL, Keeper
 from weever_stream.learn.labels import Labelled
 from weever_stream.learn.learned import Learned, RuleChange, reasons
-from weever_stream.rules import ColumnType, Rule, RuleFile, schema_of
+from weever_stream.rules import ColumnType, Rule, RulesLike, as_key, as_rule_file, schema_of
 from weever_stream.rules.writing import free_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from weever_stream.discover.hydra import Progress
@@ -54,7 +51,7 @@ class Learner:
 
     `rows`: the first ones (an Arrow table, a frame, dicts). `key`: the column or columns that name a row; without one
     rows are numbered from 1. `schema`: types of the columns, where the rows do not tell. `columns`: those that rules
-    may read; by default all but the key. `rules`: a rule file, rules or a discovery; then only comparisons that
+    may read; by default all but the key. `rules`: as `Detector` takes them; then only comparisons that
     those make are looked at. `cross`, `shared` and `order_text` shape the space as in `discover`, `max_predicates`
     limits a rule's length. `sequence`: that of the rows, one or one each, where the changes that follow have sequences
     of their own.
@@ -67,7 +64,7 @@ class Learner:
         key: str | Sequence[str] | None = None,
         schema: Any = None,
         columns: Sequence[str] | None = None,
-        rules: str | Path | RuleFile | Discovery | Iterable[Rule | str] | None = None,
+        rules: RulesLike | None = None,
         cross: bool = True,
         shared: float = 0.3,
         order_text: bool = False,
@@ -79,7 +76,7 @@ class Learner:
     ) -> None:
         if max_predicates is not None and max_predicates < 1:
             raise DataError("a rule has at least one predicate", hint="max_predicates: 1 or more, or None")
-        self.key: tuple[str, ...] = () if key is None else (key,) if isinstance(key, str) else tuple(key)
+        self.key: tuple[str, ...] = as_key(key)
         data = to_table(rows)
         stored = _stored(data, schema, self.key, columns)
         numbers = [] if self.key else [pa.field(ROW_NUMBER, pa.int64())]
@@ -340,20 +337,16 @@ def _stored(
     return pa.schema([known.field(name) for name in dict.fromkeys(kept)])
 
 
-def _comparisons(
-    table: pa.Table, options: Options, rules: str | Path | RuleFile | Discovery | Iterable[Rule | str] | None
-) -> list[Comparison]:
+def _comparisons(table: pa.Table, options: Options, rules: RulesLike | None) -> list[Comparison]:
     """The comparisons to look at: those of the first rows, or those that some rules make."""
     if rules is None:
         if table.num_rows:
             return comparisons_in(table, options)[1]
         return comparisons_of(usable(schema_of(table.schema), (), options)[0], (), options)
-    if isinstance(rules, Discovery):
-        rules = [found.rule for found in rules.rules]
     types, _ = usable(schema_of(table.schema), (), options)
     asked = {
         frozenset(column.name for column in predicate.columns)
-        for rule in rule_file(rules).rules
+        for rule in as_rule_file(rules).rules
         for predicate in rule.predicates
         if predicate.rows == {"t", "s"}
     }

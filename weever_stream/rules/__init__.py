@@ -7,6 +7,7 @@
 Nothing here imports Arrow, pandas or Spark before a schema of theirs is given.
 """
 
+from weever_stream.rules.arguments import RulesLike, as_key, as_rule_file
 from weever_stream.rules.bind import BoundRule, TypedPredicate, bind, bind_all
 from weever_stream.rules.build import fd, order, parse_rule, unique
 from weever_stream.rules.canonical import make_rule
@@ -28,10 +29,13 @@ __all__ = [
     "Predicate",
     "Rule",
     "RuleFile",
+    "RulesLike",
     "Schema",
     "Secret",
     "Severity",
     "TypedPredicate",
+    "as_key",
+    "as_rule_file",
     "bind",
     "bind_all",
     "common_type",

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from weever_stream.detect.violations import OUTPUT_SCHEMA
 from weever_stream.errors import DataError, did_you_mean
 from weever_stream.feeds.changes import CHANGE, CONTROL, DROP, DROP_ANYWHERE, PUT, PUT_ANYWHERE, WORDS
+from weever_stream.rules.arguments import as_key, as_rule_file
 from weever_stream.rules.types import ColumnType
 from weever_stream.state.store import StoreOptions
 from weever_stream.stream.operator import DELTAS, OUTPUT, REJECTS, ROUTED, STATE, mapped, router, unpacker, worker
@@ -26,11 +27,10 @@ from weever_stream.stream.setup import Setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, Row
 
-    from weever_stream.rules import Rule, RuleFile
+    from weever_stream.rules import Rule, RuleFile, RulesLike
     from weever_stream.rules.types import Schema
 
 __all__ = [
@@ -53,7 +53,7 @@ _UNPACKED = f"{DELTA_SCHEMA}, moving boolean"
 
 def detect(
     changes: DataFrame,
-    rules: str | Path | RuleFile | Iterable[Rule | str],
+    rules: RulesLike,
     *,
     store: str,
     key: str | Sequence[str] | None = None,
@@ -66,13 +66,12 @@ def detect(
     `store` is a folder for run files, best beside the checkpoint of the query; it belongs to that query alone. A change
     that cannot be read (no key, an unknown `_change_type`) fails the query: filter such rows out before.
     """
-    from weever_stream.detect.detector import rule_file
     from weever_stream.feeds.delta import read_commits
     from weever_stream.feeds.readings import check_names
     from weever_stream.feeds.types import schema_of_spark
 
-    file = rule_file(rules)
-    names = (key,) if isinstance(key, str) else tuple(key or file.key)
+    file = as_rule_file(rules)
+    names = as_key(key) or file.key
     given = schema_of_spark(changes.schema)
     found = file.schema(given)
     columns = needed(file.rules, names)
