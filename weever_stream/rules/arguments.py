@@ -70,13 +70,12 @@ def _flatten(rules: object) -> Iterator[Rule | str]:
         yield rules
     elif isinstance(rule := getattr(rules, "rule", None), Rule):
         yield rule
-    elif not isinstance(rules, (Path, bytes, Mapping)) and isinstance(
-        several := getattr(rules, "rules", rules), Iterable
-    ):
+    else:
+        several = getattr(rules, "rules", rules)
+        if isinstance(several, (bytes, Mapping)) or not isinstance(several, Iterable):
+            raise RuleError(f"{type(rules).__name__} is not a rule", hint=_FORMS)
         for one in several:
             yield from _flatten(one)
-    else:
-        raise RuleError(f"{type(rules).__name__} is not a rule", hint=_FORMS)
 
 
 def _is_expression(text: str) -> bool:
