@@ -102,8 +102,8 @@ def test_an_address_that_may_not_be_used_is_told_and_the_others_are_tried(
         (["{kind: log}"], ["test", "--target", "lag"], "there is no target lag"),
         (["{kind: log}"], ["history", "--rule", "zip"], "there is no rule zip"),
         (["{kind: log}"], ["silence"], "--for"),
-        (["{kind: log}"], ["silence", "--for", "1 hour", "--target", "log"], "takes no --target"),
-        (["{kind: log}"], ["list", "--since", "1 day"], "takes no --since"),
+        (["{kind: log}"], ["silence", "--for", "1 hour", "--target", "log"], "No such option: --target"),
+        (["{kind: log}"], ["list", "--since", "1 day"], "No such option: --since"),
         (["{kind: log}"], ["silence", "--for", "1 hour", "--why", "x" * 501], "--why"),
         (["{kind: log, mask: [ssn]}"], ["test"], "mask a column ssn"),
         (["{kind: log, rules: [zip]}"], ["test"], "name a rule zip"),
@@ -136,7 +136,7 @@ def test_what_is_open_and_what_was_told(tmp_path: Path, capsys: pytest.CaptureFi
     noted(path)
     code, out, _ = alerts(capsys, "list", path)
     assert code == 0
-    assert out.split()[6:10] == ["log", "zips", "12", "open"]
+    assert out.splitlines()[2].split()[:4] == ["log", "zips", "12", "open"]
     code, out, _ = alerts(capsys, "history", path, "--format", "json")
     (event,) = json.loads(out)
     assert (event["event"], event["rule"], event["open"]) == ("open", "zips", 12)

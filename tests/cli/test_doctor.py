@@ -71,7 +71,7 @@ def test_no_java_is_one_thing_to_mend(capfd: pytest.CaptureFixture[str], monkeyp
     shown = capfd.readouterr().out
     assert "bad  Java             Java at /nowhere/bin/java, named by JAVA_HOME, does not run: No such file" in shown
     assert "hint: install Java 17 or newer" in shown
-    assert shown.rstrip().endswith("1 thing to mend")
+    assert shown.rstrip().endswith("1 thing to fix")
 
 
 def test_a_job_is_looked_at_for_what_it_needs(capfd: pytest.CaptureFixture[str]) -> None:

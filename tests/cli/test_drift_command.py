@@ -44,7 +44,7 @@ def left_by_a_job(folder: Path, drift: Drift) -> None:
     Ledger(notes, list(counts)).note(report, drift)
 
 
-def test_rules_that_drift_come_first_and_give_code_2(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rules_that_drift_come_first_and_give_code_6(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     feed = Feed(drift=Drift({"red[/red]": "1", "rule": "2"}))
     feed.run(30_000, 0.0)
     feed.run(4_000, 0.1)
@@ -56,7 +56,7 @@ def test_rules_that_drift_come_first_and_give_code_2(job: Path, capsys: pytest.C
         .replace('"rule": "rule"', '"rule": "zip_determines_city"')
     )
     left_by_a_job(job.parent, Drift.from_json(noted))
-    assert run(["rules", "drift", str(job)]) == 2
+    assert run(["rules", "drift", str(job)]) == 6
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["rule", "open", "usual", "lately", "trend"]
     first, second = lines[2].split(), lines[3].split()
@@ -67,7 +67,7 @@ def test_rules_that_drift_come_first_and_give_code_2(job: Path, capsys: pytest.C
     assert lines[-2] == "zip_determines_city drifts since day 299, after at 299"
     assert second[:4] == ["red[/red]", "0", "0", "0"]
     assert lines[-1] == '1 of 2 rules drift, as of {"files":9}'
-    assert run(["rules", "drift", str(job), "--format", "json"]) == 2
+    assert run(["rules", "drift", str(job), "--format", "json"]) == 6
     told = json.loads(capsys.readouterr().out)
     assert (told["table"], told["batch"], told["position"]) == ("packages", feed.batch, '{"files":9}')
     one, other = told["rules"]

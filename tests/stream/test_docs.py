@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from weever_stream.cli.app import VERBS
+from weever_stream.cli.app import GROUPS, SECTIONS
 from weever_stream.job import learning, options
 from weever_stream.job.job import Job, job_of
 from weever_stream.rules import read_rules_text
@@ -128,8 +128,10 @@ def _app(verb: str) -> typer.Typer:
 
 @pytest.mark.parametrize("page", [*PAGES, "guarantees.md", "README.md"])
 def test_commands_on_the_pages_are_verbs(page: str) -> None:
-    for verb in re.findall(r"^\s*(?:\$ )?weever (\w+)", text_of(page), re.M):
-        assert verb in VERBS, f"{page}: weever {verb}"
+    commands = [name for names in SECTIONS.values() for name in names]
+    for command, subcommand in re.findall(r"^\s*(?:\$ )?weever (\w+)(?: (\w+))?", text_of(page), re.M):
+        assert command in commands, f"{page}: weever {command}"
+        assert command not in GROUPS or subcommand in GROUPS[command][1], f"{page}: weever {command} {subcommand}"
 
 
 def test_python_on_the_job_page_compiles() -> None:

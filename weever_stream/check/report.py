@@ -7,7 +7,7 @@ JSON form is `{"version": 1, "table", "rows", "rules": [{"name", "severity", "vi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Literal, TypeAlias
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weever_stream.index.arrays import Rows
     from weever_stream.rules import Rule
 
-__all__ = ["VIOLATION_SCHEMA", "Mode", "Report", "RuleResult", "Violations", "write_csv", "write_json"]
+__all__ = ["VIOLATION_SCHEMA", "Mode", "Report", "RuleResult", "Violations", "exit_code_of", "write_csv", "write_json"]
 
 Mode: TypeAlias = Literal["list", "count", "first"]
 VIOLATION_SCHEMA = pa.schema(
@@ -107,6 +107,11 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
+def exit_code_of(violated: Collection[str]) -> int:
+    """The exit code for violated rules of these severities: 1 with error or critical, 2 with only warning or info."""
+    return 0 if not violated else 1 if {"error", "critical"} & set(violated) else 2
+
+
 @dataclass(frozen=True)
 class Report:
     """The outcome of a check. Iterate `violations()` to list them; each call lists anew."""
@@ -122,8 +127,7 @@ class Report:
     @property
     def exit_code(self) -> int:
         """0 clean, 1 violations of severity error or critical, 2 only of warning or info."""
-        broken = {result.rule.severity for result in self.results if result.violations}
-        return 0 if not broken else 1 if broken & {"error", "critical"} else 2
+        return exit_code_of({result.rule.severity for result in self.results if result.violations})
 
     def violations(self) -> Iterator[Violations]:
         """The listed violations, rule by rule, in pieces that fit in memory."""

@@ -1,9 +1,8 @@
 """The `weever` command.
 
-Exit codes: 0 clean, 1 violations of severity error or critical, 2 only of warning or info, 3 could not run, 4 results
-could not be written, 130 interrupted. A user's mistake is shown as a message with its place and a hint; a mistake of
-ours as one line that asks to be reported, with its traceback only if WEEVER_DEBUG=1. Start-up is light: a verb's module
-is imported when the verb runs.
+`exit_codes` lists the exit codes. A user's mistake is shown as a message with its place and a hint; a mistake of ours
+as one line that asks to be reported, with its traceback only if WEEVER_DEBUG=1. Start-up is light: a command's module
+is imported when the command runs.
 """
 
 from __future__ import annotations
@@ -13,12 +12,13 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from weever_stream.cli.exit_codes import ExitCode
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["COULD_NOT_RUN", "INTERRUPTED", "NOT_WRITTEN", "main", "run"]
+__all__ = ["main", "run"]
 
-COULD_NOT_RUN, NOT_WRITTEN, INTERRUPTED = 3, 4, 130
 _ISSUES = "please report it with the command you ran (WEEVER_DEBUG=1 shows the details)"
 
 
@@ -45,24 +45,24 @@ def _run(arguments: Sequence[str]) -> int:
         code = _dispatch(arguments)
         sys.stdout.flush()
     except OutputError as error:
-        return _fail(error.render(), NOT_WRITTEN)
+        return _fail(error.render(), ExitCode.NOT_DELIVERED)
     except WeeverError as error:
-        return _fail(error.render(), COULD_NOT_RUN)
+        return _fail(error.render(), ExitCode.COULD_NOT_RUN)
     except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED)
+        return _fail("interrupted", ExitCode.INTERRUPTED)
     except BrokenPipeError:
         # The reader has gone, as `head` does. What is still buffered must not raise again at exit.
         give_up_stdout()
-        return NOT_WRITTEN
+        return ExitCode.NOT_DELIVERED
     except MemoryError:
-        return _fail("there is not enough memory for this table", COULD_NOT_RUN)
+        return _fail("there is not enough memory for this table", ExitCode.COULD_NOT_RUN)
     except Exception as error:
         if isinstance(error, OSError) and (message := not_written(error)):
             give_up_stdout()
-            return _fail(message, NOT_WRITTEN)
+            return _fail(message, ExitCode.NOT_DELIVERED)
         if os.environ.get("WEEVER_DEBUG") == "1":
             raise
-        return _fail(f"unexpected {type(error).__name__} in weever; {_ISSUES}", COULD_NOT_RUN)
+        return _fail(f"unexpected {type(error).__name__} in weever; {_ISSUES}", ExitCode.COULD_NOT_RUN)
     return code
 
 
@@ -72,10 +72,10 @@ def _dispatch(arguments: Sequence[str]) -> int:
     try:
         code = dispatch(arguments)
     except UsageError as mistake:
-        return _fail(str(mistake), COULD_NOT_RUN)
+        return _fail(str(mistake), ExitCode.COULD_NOT_RUN)
     except Interrupted:
         raise KeyboardInterrupt from None
-    if code == INTERRUPTED:  # newer versions of typer catch the interrupt themselves
+    if code == ExitCode.INTERRUPTED:  # newer versions of typer catch the interrupt themselves
         raise KeyboardInterrupt
     return code
 

@@ -1,13 +1,7 @@
-"""`weever alerts`: see that alerts arrive, what was told, what is open, and keep quiet for a while.
+"""`weever alerts`: test targets, list alerts and their history, silence alerts for a while.
 
-    weever alerts test job.yaml [--target ops]            a trial to each target: opened, then resolved
-    weever alerts list job.yaml                           what each target has been told and not yet resolved
-    weever alerts history job.yaml [--since "1 day"]      what was sent, what was suppressed, what failed, and why
-    weever alerts silence job.yaml --for "2 hours" [--rule zip_determines_city] [--why "migration"]
-    weever alerts unsilence job.yaml [--rule R]           ends silences that were set by hand, all or of a rule
-
-Without Spark; the job may be running. Silences are heeded within ten seconds. Exit codes: 0 done, 3 could not look, 4 a
-trial did not arrive.
+Needs no Spark; the job may be running. A running job follows a silence within ten seconds. `weever alerts test` exits
+with 4 if a test alert was not delivered.
 """
 
 from __future__ import annotations
@@ -15,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 from datetime import datetime, timedelta, timezone
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weever_stream.cli.exit_codes import ExitCode
 from weever_stream.cli.output import Format
+from weever_stream.cli.tables import open_console, print_table
 from weever_stream.errors import RuleError, StateError, did_you_mean
 
 if TYPE_CHECKING:
@@ -30,69 +25,70 @@ if TYPE_CHECKING:
     from weever_stream.job.job import Job
     from weever_stream.state.notes import Notes
 
-__all__ = ["alerts"]
+__all__ = ["list_history", "list_open", "send_test", "silence", "unsilence"]
 
 
-class Action(str, Enum):
-    """What to do."""
-
-    test = "test"
-    list = "list"
-    history = "history"
-    silence = "silence"
-    unsilence = "unsilence"
+JobFile = Annotated[Path, typer.Argument(help="The job file.")]
+Targets = Annotated[list[str] | None, typer.Option("--target", help="Only this target; may be repeated.")]
+Rules = Annotated[list[str] | None, typer.Option("--rule", help="Only this rule; may be repeated.")]
+OutputFormat = Annotated[Format, typer.Option("--format", help="Output format.")]
 
 
-def alerts(
-    action: Annotated[Action, typer.Argument(help="test, list, history, silence or unsilence")],
-    job: Annotated[Path, typer.Argument(help="The job file.")],
-    target: Annotated[list[str] | None, typer.Option(help="Only this target; may be repeated.")] = None,
-    rule: Annotated[list[str] | None, typer.Option(help="Only this rule; may be repeated.")] = None,
-    since: Annotated[str | None, typer.Option(help='history: "2 hours", or a time such as 2026-03-01T12:00Z.')] = None,
-    lasting: Annotated[str | None, typer.Option("--for", help='silence: how long, "2 hours".')] = None,
-    why: Annotated[str, typer.Option(help="silence: the reason, shown in the history.")] = "",
-    format: Annotated[Format, typer.Option(help="text or json")] = Format.text,
+def send_test(job: JobFile, targets: Targets = None, form: OutputFormat = Format.text) -> int:
+    """Send a test alert to each target, opened and then resolved."""
+    asked = _read(job, targets)
+    return _test(open_console(), asked, targets, as_json=form is Format.json)
+
+
+def list_open(job: JobFile, targets: Targets = None, rules: Rules = None, form: OutputFormat = Format.text) -> int:
+    """List the alerts that are open or waiting, by target, and the silences."""
+    asked = _read(job, targets, rules)
+    return _list(open_console(), asked, _notes(asked), targets, rules, as_json=form is Format.json)
+
+
+def list_history(
+    job: JobFile,
+    targets: Targets = None,
+    rules: Rules = None,
+    since: Annotated[
+        str | None, typer.Option(help='Only events after this time: "2 hours" ago, or 2026-03-01T12:00Z.')
+    ] = None,
+    form: OutputFormat = Format.text,
 ) -> int:
-    """Try alerts out (test), see them (list, history), keep quiet for a while (silence, unsilence)."""
-    from rich.console import Console
+    """List what was sent, suppressed or failed, and why."""
+    notes = _notes(_read(job, targets, rules))
+    return _history(open_console(), notes, targets, rules, since, as_json=form is Format.json)
 
+
+def silence(
+    job: JobFile,
+    length: Annotated[str, typer.Option("--for", help='Length of the silence: "2 hours".', show_default=False)],
+    rules: Rules = None,
+    why: Annotated[str, typer.Option(help="Reason, shown in the history.")] = "",
+) -> int:
+    """Send no alerts for a while, for all rules or only some."""
+    return _silence(open_console(), _notes(_read(job, rules=rules)), rules, length, why)
+
+
+def unsilence(job: JobFile, rules: Rules = None) -> int:
+    """End silences that were set by hand, for all rules or only some."""
+    return _unsilence(open_console(), _notes(_read(job, rules=rules)), rules)
+
+
+def _read(path: Path, targets: list[str] | None = None, rules: list[str] | None = None) -> Job:
     from weever_stream.job.job import read_job
+
+    job = read_job(path, os.environ)
+    _known("target", targets, [one.name for one in job.alerts])
+    _known("rule", rules, [one.name for one in job.file.rules])
+    return job
+
+
+def _notes(job: Job) -> Notes:
     from weever_stream.state.notes import Notes
     from weever_stream.stream.places import notes_of
 
-    asked = read_job(job, os.environ)
-    _refuse_others(action, {"--target": target, "--rule": rule, "--since": since, "--for": lasting, "--why": why})
-    _known("target", target, [one.name for one in asked.alerts])
-    _known("rule", rule, [one.name for one in asked.file.rules])
-    console = Console(highlight=False, soft_wrap=True)
-    as_json = format is Format.json
-    if action is Action.test:
-        return _test(console, asked, target, as_json=as_json)
-    notes = Notes(notes_of(asked))
-    if action is Action.silence:
-        return _silence(console, notes, rule, lasting, why)
-    if action is Action.unsilence:
-        return _unsilence(console, notes, rule)
-    if action is Action.list:
-        return _list(console, asked, notes, target, rule, as_json=as_json)
-    return _history(console, notes, target, rule, since, as_json=as_json)
-
-
-_TAKES = {
-    Action.test: {"--target"},
-    Action.list: {"--target", "--rule"},
-    Action.history: {"--target", "--rule", "--since"},
-    Action.silence: {"--rule", "--for", "--why"},
-    Action.unsilence: {"--rule"},
-}
-
-
-def _refuse_others(action: Action, given: dict[str, Any]) -> None:
-    """What an action does not heed it refuses: who writes it believes that it is heeded."""
-    for option, value in given.items():
-        if value and option not in _TAKES[action]:
-            takes = ", ".join(sorted(_TAKES[action]))
-            raise RuleError(f"weever alerts {action.value} takes no {option}", hint=f"it takes {takes}")
+    return Notes(notes_of(job))
 
 
 def _known(what: str, named: list[str] | None, known: list[str]) -> None:
@@ -131,13 +127,13 @@ def _test(console: Console, job: Job, wanted: list[str] | None, *, as_json: bool
         told.append(about)
     if as_json:
         typer.echo(json.dumps(told, indent=1))
-        return 4 if failed else 0
+        return ExitCode.NOT_DELIVERED if failed else ExitCode.OK
     for about in told:
         outcome = "arrived" if about["arrived"] else f"did not arrive: {about['reason']}"
         heard = about["rules"]
         rules = f"hears of {heard} rule{'s' * (heard != 1)}" if heard else "no rule is told to it"
         console.print(f"{about['target']} ({about['kind']}): {outcome}; {rules}", markup=False)
-    return 4 if failed else 0
+    return ExitCode.NOT_DELIVERED if failed else ExitCode.OK
 
 
 def _try(target: Any, table: str) -> None:
@@ -185,7 +181,7 @@ def _list(
     if not found:
         console.print("no alert is open")
     else:
-        console.print(_table(("target", "rule", "group", "open", "state", "since"), found))
+        _print(console, ("target", "rule", "group", "open", "state", "since"), found)
     for one in silences:
         console.print(f"silenced: {_silenced(one)}", markup=False)
     return 0
@@ -216,20 +212,15 @@ def _history(
     elif not events:
         console.print("nothing was told")
     else:
-        console.print(_table(("at", "event", "target", "rule", "group", "open", "why"), events))
+        _print(console, ("at", "event", "target", "rule", "group", "open", "why"), events)
     return 0
 
 
-def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
+def _print(console: Console, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    from weever_stream.drawing import escaped
 
-    table = Table(box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name, justify="right" if name == "open" else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_cell(row.get(name))) for name in columns))
-    return table
+    cells = [[escaped(_cell(row.get(name))) for name in columns] for row in rows]
+    print_table(console, columns, cells, right=["open"])
 
 
 def _cell(value: Any) -> str:
@@ -242,13 +233,13 @@ def _cell(value: Any) -> str:
 # Silences
 
 
-def _silence(console: Console, notes: Notes, rules: list[str] | None, lasting: str | None, why: str) -> int:
+def _silence(console: Console, notes: Notes, rules: list[str] | None, length: str, why: str) -> int:
     from weever_stream.alerts.dispatch import SILENCES, silences_of, written_silences
     from weever_stream.job.alerts import Silence
     from weever_stream.job.options import duration
 
     try:
-        seconds = duration(lasting or "")
+        seconds = duration(length)
     except ValueError as error:
         raise RuleError(f"--for: {error}") from None
     if len(why) > 500:

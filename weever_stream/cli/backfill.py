@@ -28,7 +28,7 @@ def backfill(
     rule: Annotated[list[str] | None, typer.Option(help="Build this rule again although it has not changed.")] = None,
     master: Annotated[str | None, typer.Option(help="The Spark master, where none is set otherwise.")] = None,
 ) -> int:
-    """Fill rules that are new or have changed from the table, for the next start of the job."""
+    """Backfill new and changed rules from the table while the job is stopped."""
     from weever_stream.cli.progress import BatchLines
     from weever_stream.job.job import read_job
     from weever_stream.state.lease import Lease

@@ -63,9 +63,7 @@ def check(
     ] = None,
     rule: Annotated[list[str] | None, typer.Option(help="Check only this rule; may be repeated.")] = None,
     table: TableOption = None,
-    form: Annotated[
-        Form, typer.Option("--format", envvar="WEEVER_CHECK_FORMAT", help="How to write the outcome.")
-    ] = Form.TEXT,
+    form: Annotated[Form, typer.Option("--format", help="Output format.")] = Form.TEXT,
     output: OutputFile = None,
     null_value: Annotated[
         list[str] | None, typer.Option(help="A text that means null in CSV; may be repeated.")
@@ -76,7 +74,7 @@ def check(
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to use. Default: all cores.")] = None,
     progress: Annotated[bool, typer.Option("--progress/--no-progress", help="Show a bar on a terminal.")] = True,
 ) -> None:
-    """Check a whole table against the rules of a file.
+    """Check a table against rules, without Spark.
 
     Exits with 0 if all rules hold, 1 if a rule of severity error or critical is violated, 2 if only rules of severity
     warning or info are, 3 if the check could not run, and 4 if its results could not be written.

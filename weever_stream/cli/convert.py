@@ -50,7 +50,7 @@ def convert(
         typer.Option("--output", "-o", help="The file to write. By default the terminal, or that of --into."),
     ] = None,
 ) -> None:
-    """Write the rules of a file in another notation.
+    """Convert rules to another notation.
 
     `weever` gives a rule file in YAML, `odcs` a data contract, `sql` a query for each rule, and the others one rule a
     line.

@@ -37,7 +37,7 @@ def demo(
     pause: Annotated[float, typer.Option(min=0, max=10, help="Seconds between two changes.")] = 1.0,
     save: Annotated[Path | None, typer.Option(help="Leave rules, job and tables in this folder.")] = None,
 ) -> None:
-    """Watch violations appear and vanish while a made-up table of parcels changes."""
+    """Run a small job and watch violations open and resolve."""
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)

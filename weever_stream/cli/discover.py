@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weever_stream.cli.exit_codes import ExitCode
 from weever_stream.cli.output import Format, OutputFile, opened
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ __all__ = ["discover"]
 
 _TOP = 20
 _SECONDS = 60.0
-_NOT_ALL = 2
 
 
 class Tables(str, Enum):
@@ -94,11 +94,11 @@ def discover(
     ] = None,
     master: Annotated[str | None, typer.Option(help="With --spark: its master, where none is set otherwise.")] = None,
 ) -> None:
-    """Find the rules that a table obeys, best first, and write them as a rule file with -o.
+    """Find the rules that hold on a table, best first.
 
     --report writes the same for people, as one HTML file with a picture of how the columns relate.
 
-    Exits with 0 if all rules of the space were found, 2 if time or memory ended before, 3 if the data could not be
+    Exits with 0 if all rules of the space were found, 5 if time or memory ran out before, 3 if the data could not be
     read, and 4 if the rules or the report could not be written.
     """
     from weever_stream.cli.check import progress_bar
@@ -117,9 +117,10 @@ def discover(
     }
     with progress_bar(progress and sys.stderr.isatty()) as options["progress"]:
         if spark is not None:
-            _refuse_on_spark(error or error_rows or 0.0, null_value or [], encoding)
+            _refuse_on_spark(error or error_rows or 0.0, memory, null_value or [], encoding)
             found = _on_spark(data, spark, null_value, master, rows_at_once, options)
         else:
+            _refuse_without_spark({"--rows-at-once": rows_at_once, "--master": master})
             from weever_stream.discover import discover as find
 
             options |= {"error": error, "error_rows": error_rows, "memory": memory}
@@ -133,12 +134,20 @@ def discover(
     if output is None or str(output) != "-":
         with opened(None) as out:
             _tell(found, form, out)
-    raise typer.Exit(0 if found.in_time else _NOT_ALL)
+    raise typer.Exit(ExitCode.OK if found.in_time else ExitCode.INCOMPLETE)
 
 
-def _refuse_on_spark(error: float, null_value: list[str], encoding: str | None) -> None:
+def _refuse_without_spark(options: dict[str, object]) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise typer.BadParameter(f"{name} applies only with --spark")
+
+
+def _refuse_on_spark(error: float, memory: str | None, null_value: list[str], encoding: str | None) -> None:
     if error:
         raise typer.BadParameter("on Spark only exact rules are found: leave out --error, or --spark")
+    if memory is not None:
+        raise typer.BadParameter("--memory does not apply with --spark: use --rows-at-once")
     if len(null_value) > 1:
         raise typer.BadParameter("Spark takes one --null-value")
     if encoding is not None:

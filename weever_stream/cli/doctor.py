@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weever_stream.cli.exit_codes import ExitCode
 from weever_stream.cli.output import Format
 from weever_stream.errors import EngineError, WeeverError
 
@@ -47,11 +48,9 @@ def doctor(
         Path | None, typer.Argument(help="A job file: look only for what it needs.", show_default=False)
     ] = None,
     start: Annotated[bool, typer.Option("--start", help="Start Spark too; fetches the connectors if need be.")] = False,
-    form: Annotated[
-        Format, typer.Option("--format", envvar="WEEVER_DOCTOR_FORMAT", help="How to print the findings.")
-    ] = Format.text,
+    form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.text,
 ) -> None:
-    """Look whether jobs can run here, and say what to do if not.
+    """Check the environment and explain how to fix problems.
 
     Exits with 0 where all is well and with 3 where something is missing.
     """
@@ -67,7 +66,7 @@ def doctor(
     else:
         _print(findings)
     if not well:
-        raise typer.Exit(3)
+        raise typer.Exit(ExitCode.COULD_NOT_RUN)
 
 
 def _every_kind() -> Sequence[Kind]:
@@ -204,9 +203,10 @@ def _session(kinds: Sequence[Kind]) -> Finding:
 
 
 def _print(findings: Sequence[Finding]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from weever_stream.cli.tables import open_console
 
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
@@ -216,8 +216,8 @@ def _print(findings: Sequence[Finding]) -> None:
         sign = Text("ok", "green") if finding.well else Text("bad", "bold red")
         hint = f"\nhint: {finding.hint}" if finding.hint else ""
         table.add_row(sign, Text(finding.name), Text(finding.found + hint))
-    console = Console(highlight=False)
+    console = open_console()
     console.print(table)
     bad = sum(not finding.well for finding in findings)
-    last = "all is well" if not bad else f"{bad} thing{'s' * (bad != 1)} to mend"
+    last = "all is well" if not bad else f"{bad} thing{'s' * (bad != 1)} to fix"
     console.print(Text(last))

@@ -4,7 +4,7 @@
 
 For each rule: what is open, how many of 1,000 changes broke it in the long run and lately, a line of that over the
 latest changes, and since when it drifts (see `learn.drift`). The rules that drift come first. Without Spark, from the
-note of the last batch; the job may be running. Exit codes: 0 no rule drifts, 2 some do, 3 could not look.
+note of the last batch; the job may be running. Exits with 6 if a rule drifts.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weever_stream.cli.exit_codes import ExitCode
 from weever_stream.cli.output import Format
 from weever_stream.errors import StateError
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["drift", "sparkline"]
 
-_WIDTH = 120
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -52,7 +52,7 @@ def drift(
         print(json.dumps(_as_json(asked.file.table, progress, trends), ensure_ascii=False, indent=1))
     else:
         _show(progress, trends)
-    return 2 if any(one.drifting for one in trends) else 0
+    return ExitCode.DRIFT if any(one.drifting for one in trends) else ExitCode.OK
 
 
 def _open(progress: Mapping[str, Any], rule: str) -> int:
@@ -83,31 +83,25 @@ def _as_json(table: str, progress: Mapping[str, Any], trends: Sequence[Trend]) -
 
 
 def _show(progress: Mapping[str, Any], trends: Sequence[Trend]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    from weever_stream.drawing import printable
+    from weever_stream.cli.tables import open_console, print_table
+    from weever_stream.drawing import escaped, printable
 
-    console = Console(highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console.width = max(console.width, _WIDTH)  # nobody's window: names need not be folded
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("rule", overflow="fold")
-    for name in ("open", "usual", "lately"):
-        table.add_column(name, justify="right")
-    table.add_column("trend", no_wrap=True)
+    console = open_console()
+    rows = []
     for one in trends:
         style = "" if one.drifting is None else "red"
-        table.add_row(
-            Text(printable(one.rule, 80), style=style),
-            Text(f"{_open(progress, one.rule):,}"),
-            Text(_rate(one.baseline)),
-            Text(_rate(one.recent), style=style),
-            Text(sparkline(one.points), style=style),
+        rows.append(
+            (
+                Text(escaped(one.rule), style=style),
+                f"{_open(progress, one.rule):,}",
+                _rate(one.baseline),
+                Text(_rate(one.recent), style=style),
+                Text(sparkline(one.points), style=style),
+            )
         )
-    console.print(table)
+    print_table(console, ("rule", "open", "usual", "lately", "trend"), rows, right=["open", "usual", "lately"])
     if trends:
         bar = f"a bar is {trends[0].width:,} changes"
         console.print(Text(f"\nusual, lately: rows that break the rule, of 1,000 changes; {bar}", style="dim"))

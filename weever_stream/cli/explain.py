@@ -25,7 +25,7 @@ def explain(
         list[str] | None, typer.Argument(help="Data to take types and an estimate from. Default: no data is read.")
     ] = None,
 ) -> None:
-    """Show the families of the rules, their sides, routing and indexes, and how selective each rule is."""
+    """Show how rules are indexed and routed, and how selective they are."""
     from weever_stream.detect.plan import plan
     from weever_stream.drawing import escaped
     from weever_stream.rules import bind_all, read_rules, schema_of

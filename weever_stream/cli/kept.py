@@ -132,39 +132,32 @@ def write_csv(found: Found, out: IO[bytes], to_terminal: bool) -> None:
 
 def write_text(found: Found, out: IO[bytes], to_terminal: bool) -> None:
     """For people: a line for each rule, then the newest pairs side by side."""
-    from rich.console import Console
+    from weever_stream.cli.tables import open_console
 
     text = io.TextIOWrapper(out, "utf-8", "replace", write_through=True)
     try:
-        console = Console(file=text, highlight=False, soft_wrap=True, force_terminal=None if to_terminal else False)
+        console = open_console(text, to_terminal=to_terminal)
         counts = found.counts()
         if counts:
-            console.print(_summary(counts))
+            _summary(console, counts)
         _list(console, found)
         _close(console, found, counts)
     finally:
         text.detach()
 
 
-def _summary(counts: list[dict[str, Any]]) -> Any:
-    from rich import box
-    from rich.table import Table
+def _summary(console: Console, counts: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
-    from weever_stream.drawing import STYLES, printable
+    from weever_stream.cli.tables import print_table
+    from weever_stream.drawing import STYLES, escaped
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("rule", overflow="fold")
-    table.add_column("severity")
-    table.add_column("open", justify="right")
+    rows = []
     for count in counts:
         style = STYLES.get(count["severity"], "") if count["open"] else "green"
-        table.add_row(
-            Text(printable(count["name"], 80)),
-            Text(printable(count["severity"]), style=style if count["open"] else ""),
-            Text(f"{count['open']:,}", style=style),
-        )
-    return table
+        severity = Text(escaped(count["severity"]), style=style if count["open"] else "")
+        rows.append((escaped(count["name"]), severity, Text(f"{count['open']:,}", style=style)))
+    print_table(console, ("rule", "severity", "open"), rows, right=["open"])
 
 
 def _list(console: Console, found: Found) -> None:

@@ -43,7 +43,7 @@ def learn(
     format: Annotated[Format, typer.Option(help="How batches are told.")] = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Tell nothing of batches that teach nothing.")] = False,
 ) -> int:
-    """Learn the rules that a table obeys while it changes."""
+    """Keep the rules that hold on a table current as it changes."""
     from weever_stream.cli.lessons import LessonLines
     from weever_stream.state.lease import Lease
     from weever_stream.stream.places import learn_notes_of

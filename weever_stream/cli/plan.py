@@ -28,7 +28,7 @@ def plan(
     job: Annotated[Path, typer.Argument(help="The job file.")],
     format: Annotated[Format, typer.Option(help="text or json")] = Format.text,
 ) -> int:
-    """Show what a start of the job would change: rules kept, filled from the table, closed."""
+    """Show what the next start would change: rules kept, backfilled, closed."""
     from weever_stream.job.job import read_job
 
     asked = read_job(job, os.environ)
@@ -74,21 +74,17 @@ def _as_json(
 
 def show(job: Job, noted: Noted | None, revision: Revision, refusals: list[StateError], counts: dict[str, int]) -> None:
     """A table for people, and what to do next."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    from weever_stream.drawing import printable
+    from weever_stream.cli.tables import open_console, print_table
+    from weever_stream.drawing import escaped
 
-    console = Console(highlight=False, soft_wrap=True)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("rule", overflow="fold")
-    table.add_column("what happens")
-    table.add_column("open now", justify="right")
-    for name, what, style in _lines(noted, revision):
-        table.add_row(Text(printable(name, 80)), Text(what, style=style), f"{counts.get(name, 0):,}")
-    console.print(table)
+    console = open_console()
+    rows = [
+        (escaped(name), Text(what, style=style), f"{counts.get(name, 0):,}")
+        for name, what, style in _lines(noted, revision)
+    ]
+    print_table(console, ("rule", "what happens", "open now"), rows, right=["open now"])
     for error in refusals:
         console.print(Text(f"\nrefused: {error.message}", style="red"))
         console.print(Text(f"  hint: {error.hint}"))

@@ -65,7 +65,7 @@ def run(
     format: Annotated[Format, typer.Option(help="How batches are told.")] = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Tell nothing of batches that change nothing.")] = False,
 ) -> int:
-    """Keep the violations of a table true while it changes."""
+    """Run the streaming job."""
     from weever_stream.cli.progress import BatchLines
 
     asked = _job(job, from_version, every)

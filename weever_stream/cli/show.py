@@ -8,17 +8,17 @@ from __future__ import annotations
 import io
 from typing import IO, TYPE_CHECKING
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from weever_stream.drawing import STYLES, aligned, from_difference, printable
+from weever_stream.cli.tables import open_console, print_table
+from weever_stream.drawing import STYLES, aligned, escaped, from_difference, printable
 from weever_stream.rules import write_rule
 from weever_stream.rules.model import Column, Constant
 from weever_stream.rules.writing import write_operand
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from weever_stream.check import Report, RuleResult, Violations
     from weever_stream.rules import Predicate
 
@@ -31,8 +31,8 @@ def show_report(report: Report, out: IO[bytes], to_terminal: bool) -> None:
     """Writes a report for people."""
     text = io.TextIOWrapper(out, "utf-8", "replace", write_through=True)
     try:
-        console = Console(file=text, highlight=False, soft_wrap=True, force_terminal=None if to_terminal else False)
-        console.print(_summary(report))
+        console = open_console(text, to_terminal=to_terminal)
+        _summary(console, report)
         listed: dict[str, int] = {}
         for piece in report.violations():
             if piece.rule.name not in listed:
@@ -44,22 +44,21 @@ def show_report(report: Report, out: IO[bytes], to_terminal: bool) -> None:
         text.detach()
 
 
-def _summary(report: Report) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("rule", overflow="fold")
-    table.add_column("severity")
-    for heading in ("violations", "rows involved", "time"):
-        table.add_column(heading, justify="right")
+def _summary(console: Console, report: Report) -> None:
+    rows = []
     for result in report.results:
         style = STYLES[result.rule.severity] if result.violations else "green"
-        table.add_row(
-            Text(printable(result.rule.name, 80)),
-            Text(result.rule.severity, style=style if result.violations else ""),
-            Text(_violations(report, result), style=style),
-            "-" if result.rows_involved is None else f"{result.rows_involved:,}",
-            f"{result.seconds:.3f} s",
+        rows.append(
+            (
+                escaped(result.rule.name),
+                Text(result.rule.severity, style=style if result.violations else ""),
+                Text(_violations(report, result), style=style),
+                "-" if result.rows_involved is None else f"{result.rows_involved:,}",
+                f"{result.seconds:.3f} s",
+            )
         )
-    return table
+    numbers = ("violations", "rows involved", "time")
+    print_table(console, ("rule", "severity", *numbers), rows, right=numbers)
 
 
 def _violations(report: Report, result: RuleResult) -> str:

@@ -1,24 +1,20 @@
-"""`weever state`: look into a checkpoint, and clean up after tasks that failed.
+"""`weever state`: inspect a checkpoint, delete run files left by failed tasks, change the number of shards.
 
-    weever state inspect job.yaml [--verify]   shards, runs, rows, bytes, skew; --verify opens and checks all of it
-    weever state gc job.yaml [--dry-run]       deletes run files that no shard needs
-    weever state rescale job.yaml              moves a stopped job to the number of shards that its file asks for
-
-Reads through Spark's own state reader; the job may be running. Exit codes: 0 all is well, 1 something is wrong with the
-state, 3 could not look.
+Reads through Spark's own state reader; the job may be running, except for `rescale`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weever_stream.cli.exit_codes import ExitCode
 from weever_stream.cli.output import Format
+from weever_stream.cli.tables import open_console, print_table
 from weever_stream.errors import RuleError
 
 if TYPE_CHECKING:
@@ -27,55 +23,63 @@ if TYPE_CHECKING:
     from weever_stream.job.job import Job
     from weever_stream.state.inspect import Held
 
-__all__ = ["state"]
+__all__ = ["gc", "inspect", "rescale"]
 
 
-class Action(str, Enum):
-    """What to do."""
-
-    inspect = "inspect"
-    gc = "gc"
-    rescale = "rescale"
+JobFile = Annotated[Path, typer.Argument(help="The job file.")]
 
 
-def state(
-    action: Annotated[Action, typer.Argument(help="inspect, gc or rescale")],
-    job: Annotated[Path, typer.Argument(help="The job file.")],
-    verify: Annotated[
-        bool, typer.Option("--verify", help="inspect: open every run and check every invariant.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="gc: only list what would be deleted.")] = False,
-    older_than: Annotated[str, typer.Option(help="gc: only files that are older.")] = "1 hour",
-    format: Annotated[Format, typer.Option(help="text or json")] = Format.text,
+def inspect(
+    job: JobFile,
+    verify: Annotated[bool, typer.Option("--verify", help="Open every run and check every invariant.")] = False,
+    form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.text,
 ) -> int:
-    """Look into a job's checkpoint (inspect), delete files that nobody needs (gc), change its shards (rescale)."""
-    from rich.console import Console
+    """Show the shards of a job: runs, rows, bytes, skew."""
+    asked = _read(job)
+    return _inspect(asked, _manifests(asked), verify=verify, as_json=form is Format.json)
 
-    from weever_stream.job.job import read_job
+
+def gc(
+    job: JobFile,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
+    older_than: Annotated[str, typer.Option(help="Only files that are older.")] = "1 hour",
+    form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.text,
+) -> int:
+    """Delete run files that no shard needs."""
     from weever_stream.job.options import duration
-    from weever_stream.stream.saved import manifests
-    from weever_stream.stream.session import session
 
-    asked = read_job(job, os.environ)
+    asked = _read(job)
     try:
         seconds = duration(older_than)
     except ValueError as error:
         raise RuleError(f"--older-than: {error}") from None
-    console = Console(highlight=False, soft_wrap=True)
-    as_json = format is Format.json
-    if action is Action.rescale:
-        return _rescale(console, asked)
-    spark = session(asked.connectors, conf=asked.settings)
+    return _collect_garbage(asked, _manifests(asked), seconds, dry_run=dry_run, as_json=form is Format.json)
+
+
+def rescale(job: JobFile) -> int:
+    """Move a stopped job to the number of shards in its job file."""
+    return _rescale(_read(job))
+
+
+def _read(path: Path) -> Job:
+    from weever_stream.job.job import read_job
+
+    return read_job(path, os.environ)
+
+
+def _manifests(job: Job) -> dict[int, Any]:
+    """The manifest of every shard, through Spark's own state reader."""
+    from weever_stream.stream.saved import manifests
+    from weever_stream.stream.session import session
+
+    spark = session(job.connectors, conf=job.settings)
     try:
-        found = manifests(spark, asked.state.checkpoint.rstrip("/"))
+        return manifests(spark, job.state.checkpoint.rstrip("/"))
     finally:
         spark.stop()
-    if action is Action.gc:
-        return _collect_garbage(console, asked, found, seconds, dry_run=dry_run, as_json=as_json)
-    return _inspect(console, asked, found, verify=verify, as_json=as_json)
 
 
-def _rescale(console: Console, job: Job) -> int:
+def _rescale(job: Job) -> int:
     from weever_stream.cli.progress import BatchLines
     from weever_stream.state.lease import Lease
     from weever_stream.stream.alerting import alerting
@@ -93,11 +97,11 @@ def _rescale(console: Console, job: Job) -> int:
             noted = rescale(open_context(spark, job, lease, BatchLines().batch, also=told), job.state.shards)
         finally:
             spark.stop()
-    console.print(f"{noted.shards} shards hold the state now; go on with weever run")
+    open_console().print(f"{noted.shards} shards hold the state now; go on with weever run")
     return 0
 
 
-def _inspect(console: Console, job: Job, found: dict[int, Any], *, verify: bool, as_json: bool) -> int:
+def _inspect(job: Job, found: dict[int, Any], *, verify: bool, as_json: bool) -> int:
     from rich.text import Text
 
     from weever_stream.drawing import escaped
@@ -110,14 +114,15 @@ def _inspect(console: Console, job: Job, found: dict[int, Any], *, verify: bool,
         told = {"shards": [vars(line) for line in lines], "skew": uneven, "wrong": wrong}
         print(json.dumps(told, indent=1))
     else:
-        console.print(_table(lines))
+        console = open_console()
+        _print_shards(console, lines)
         rows, size = sum(line.rows for line in lines), sum(line.inline_bytes + line.file_bytes for line in lines)
         console.print(f"{len(found)} shards, {rows:,} rows, {size:,} bytes, fullest shard {uneven:.2f} x the average")
         for shard, problem in wrong:
             console.print(Text(f"shard {shard}: ", "red") + Text(escaped(problem)))
         if verify and not wrong:
             console.print("[green]every invariant holds[/]")
-    return 1 if wrong else 0
+    return ExitCode.DAMAGED if wrong else ExitCode.OK
 
 
 def _wrong(job: Job, found: dict[int, Any]) -> list[tuple[int, str]]:
@@ -130,26 +135,19 @@ def _wrong(job: Job, found: dict[int, Any]) -> list[tuple[int, str]]:
     return list(verify(found, setup.families, ShardWork(setup).keeper))
 
 
-def _table(lines: list[Held]) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
+def _print_shards(console: Console, lines: list[Held]) -> None:
     from weever_stream.drawing import escaped
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("shard", "family", "batch", "runs", "files", "rows", "dead", "inline bytes", "file bytes", "open"):
-        table.add_column(name, justify="left" if name == "family" else "right")
-    for line in lines:
-        # A family's name is what the manifest says: text, never markup.
-        cells = (f"{value:,}" if isinstance(value, int) else escaped(str(value)) for value in vars(line).values())
-        table.add_row(*map(Text, cells))
-    return table
+    headings = ("shard", "family", "batch", "runs", "files", "rows", "dead", "inline bytes", "file bytes", "open")
+    # A family's name is what the manifest says: text, never markup.
+    cells = [
+        [f"{value:,}" if isinstance(value, int) else escaped(str(value)) for value in vars(one).values()]
+        for one in lines
+    ]
+    print_table(console, headings, cells, right=set(headings) - {"family"})
 
 
-def _collect_garbage(
-    console: Console, job: Job, found: dict[int, Any], seconds: float, *, dry_run: bool, as_json: bool
-) -> int:
+def _collect_garbage(job: Job, found: dict[int, Any], seconds: float, *, dry_run: bool, as_json: bool) -> int:
     from weever_stream.state.inspect import orphans
     from weever_stream.state.store import RunStore
     from weever_stream.stream.run import runs_of
@@ -163,5 +161,7 @@ def _collect_garbage(
         print(json.dumps({"deleted": not dry_run, "files": [name for name, _ in files]}, indent=1))
     else:
         verb = "would be deleted" if dry_run else "deleted"
-        console.print(f"{len(files)} run files of {sum(size for _, size in files):,} bytes that no shard needs {verb}")
+        open_console().print(
+            f"{len(files)} run files of {sum(size for _, size in files):,} bytes that no shard needs {verb}"
+        )
     return 0

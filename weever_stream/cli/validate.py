@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weever_stream.cli.contract import TableOption
+from weever_stream.cli.exit_codes import ExitCode
 from weever_stream.cli.output import Format
 from weever_stream.errors import RuleErrors, WeeverError
 from weever_stream.rules import RuleFile, read_rules, write_rule
@@ -28,16 +29,16 @@ def validate(
         str | None, typer.Option("--against", metavar="DATA", help="Check columns and types against this data.")
     ] = None,
     table: TableOption = None,
-    form: Annotated[
-        Format, typer.Option("--format", envvar="WEEVER_VALIDATE_FORMAT", help="How to print the outcome.")
-    ] = Format.text,
+    form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.text,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of rule files and stop.")] = False,
 ) -> None:
-    """Check a rule file and show its rules in normal form.
+    """Check a rule file without reading data.
 
     Exits with 0 where all is well and with 3 where something is wrong; every error is printed with its place.
     """
     if schema:
+        if file is not None or against is not None:
+            raise WeeverError("--schema prints the schema of all rule files: it takes no file and no --against")
         from weever_stream.rules.filemodel import json_schema
 
         typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
@@ -51,7 +52,7 @@ def validate(
         outcome = _outcome(_checked(file, against, table))
     except WeeverError as error:
         typer.echo(json.dumps(_failure(file, error), indent=2, ensure_ascii=False))
-        raise typer.Exit(3) from None
+        raise typer.Exit(ExitCode.COULD_NOT_RUN) from None
     typer.echo(json.dumps(outcome, indent=2, ensure_ascii=False))
 
 
@@ -74,31 +75,25 @@ def _kind(rule: Rule) -> str:
 
 
 def _print_rules(rules: RuleFile) -> None:
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
+    from weever_stream.cli.tables import open_console, print_table
     from weever_stream.drawing import escaped
 
-    console = Console()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("rule", "severity", "reports", "denies"):
-        table.add_column(heading, overflow="fold", no_wrap=heading == "severity")
-    for rule in rules.rules:
-        table.add_row(*(Text(escaped(cell)) for cell in (rule.name, rule.severity, _kind(rule), write_rule(rule))))
-    console.print(table)
+    console = open_console()
+    rows = [(rule.name, rule.severity, _kind(rule), write_rule(rule)) for rule in rules.rules]
+    print_table(console, ("rule", "severity", "reports", "denies"), [[escaped(cell) for cell in row] for row in rows])
     for note in rules.notes:
-        console.print(Text(escaped(f"note: {note}")), soft_wrap=True)
+        console.print(Text(escaped(f"note: {note}")))
     for one in rules.skipped:
-        console.print(Text(escaped(str(one))), soft_wrap=True)
+        console.print(Text(escaped(str(one))))
     count = len(rules.rules)
     console.print(
         Text(
             escaped(
                 f"{rules.path}: {count} rule{'s' * (count != 1)} of table {rules.table}, all valid{_skipped(rules)}"
             )
-        ),
-        soft_wrap=True,
+        )
     )
 
 

@@ -51,12 +51,10 @@ def violations(
             min=0, help=f"The newest of each rule, at most so many. Text: {_SHOWN}, else all.", show_default=False
         ),
     ] = None,
-    form: Annotated[
-        Form, typer.Option("--format", envvar="WEEVER_VIOLATIONS_FORMAT", help="How to write the outcome.")
-    ] = Form.TEXT,
+    form: Annotated[Form, typer.Option("--format", help="Output format.")] = Form.TEXT,
     output: OutputFile = None,
 ) -> None:
-    """Show the violations that a job keeps, by its Delta or files sink.
+    """Show the open violations of a job, or their history.
 
     Exits with 0 if nothing is open, 1 if violations of severity error or critical are, 2 if only of warning or info, 3
     if the sink could not be read, and 4 if the outcome could not be written. Only the chosen rules count.
@@ -154,5 +152,6 @@ def moment(text: str | None) -> datetime | None:
 def _exit_code(still_open: pa.Table) -> int:
     import pyarrow.compute as pc
 
-    severities = {*pc.unique(still_open["severity"]).to_pylist()}
-    return 0 if not severities else 1 if severities & {"error", "critical"} else 2
+    from weever_stream.check.report import exit_code_of
+
+    return exit_code_of({*pc.unique(still_open["severity"]).to_pylist()})
