@@ -18,6 +18,7 @@ from tests.alerts.servers import answer, serving
 from weever_stream.alerts.desk import Desk
 from weever_stream.alerts.dispatch import ALERTS, silences_of, utc_now
 from weever_stream.cli import run
+from weever_stream.job.alerts import Silence
 from weever_stream.job.job import Job, read_job
 from weever_stream.job.routes import routes_of
 from weever_stream.state.notes import Notes
@@ -122,7 +123,7 @@ def noted(path: str) -> tuple[Job, Notes]:
     """A job that has told of one rule, and has held another back."""
     asked = read_job(path, {})
     notes = Notes(notes_of(asked))
-    desk = Desk("packages", routes_of(asked.alerts, asked.file.rules))
+    desk = Desk("packages", routes_of(asked.alerts, asked.file.rules), job="nightly")
     desk.take(news(desk, 0, zips=12))
     (want,), _ = desk.wants(utc_now())
     notice = desk.sending(want, utc_now())
@@ -160,3 +161,41 @@ def test_silences_are_written_where_the_job_finds_them(tmp_path: Path, capsys: p
     assert alerts(capsys, "unsilence", path, "--rule", "codes")[1] == "nothing was silenced\n"
     assert alerts(capsys, "unsilence", path)[1] == "1 silence ended\n"
     assert silences_of(notes) == []
+
+
+def test_ending_the_silence_of_a_rule_leaves_the_others_silenced(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = job(tmp_path, "{kind: log}")
+    _, notes = noted(path)
+    alerts(capsys, "silence", path, "--for", "2 hours", "--rule", "zips", "--rule", "codes", "--why", "moving house")
+    (before,) = silences_of(notes)
+    code, out, _ = alerts(capsys, "unsilence", path, "--rule", "zips")
+    assert code == 0
+    assert out.startswith("still silenced: codes until ")
+    (left,) = silences_of(notes)
+    assert (left.rules, left.until, left.why) == (["codes"], before.until, "moving house")
+    assert alerts(capsys, "unsilence", path, "--rule", "zips")[1] == "nothing was silenced\n"
+    alerts(capsys, "silence", path, "--for", "2 hours")  # all of them
+    alerts(capsys, "unsilence", path, "--rule", "zips")
+    assert [one.rules for one in silences_of(notes)] == [["codes"], ["codes"]]
+    assert alerts(capsys, "unsilence", path, "--rule", "codes")[1] == "2 silences ended\n"
+    assert silences_of(notes) == []
+
+
+@pytest.mark.parametrize(
+    ("silenced", "ended", "left"),
+    [
+        (["a", "b"], ["a"], ["b"]),
+        (["a"], ["a"], None),
+        (["a"], ["b"], ["a"]),
+        (["a"], ["a.y"], ["a.x"]),  # of a rule for two columns one is heard again
+        (["a.x"], ["a"], None),
+        (["a.x", "b"], ["a"], ["b"]),
+        ([], ["a"], ["b"]),
+        ([], ["a", "b"], None),
+        (["gone"], ["a"], ["gone"]),
+    ],
+)
+def test_what_is_left_of_a_silence(silenced: list[str], ended: list[str], left: list[str] | None):
+    silence = Silence.model_validate({"rules": silenced, "until": "2999-01-01"})
+    found = silence.without(ended, ["a.x", "a.y", "b"])
+    assert (found and found.rules) == left

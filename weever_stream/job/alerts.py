@@ -7,6 +7,7 @@ may be used is seen when the target is opened, not here.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime, time, timezone
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -39,6 +40,7 @@ __all__ = [
     "WebhookAlert",
     "Window",
     "alert_options",
+    "is_named",
     "violations",
 ]
 
@@ -52,6 +54,11 @@ def violations(text: object) -> int:
     if isinstance(text, bool) or not found:
         raise ValueError("must be a number of violations: 5, or 5 violations")
     return int(found[1])
+
+
+def is_named(rule: str, name: str) -> bool:
+    """Whether a name means a rule: its own, or that of the rule it is a part of."""
+    return rule == name or rule.startswith(name + ".")
 
 
 def _by_reference(value: object) -> Secret:
@@ -119,8 +126,26 @@ class Silence(_Options):
 
     def covers(self, rule: str, now: datetime) -> bool:
         """Whether it is in force for a rule."""
-        named = not self.rules or any(rule == one or rule.startswith(one + ".") for one in self.rules)
+        named = not self.rules or any(is_named(rule, one) for one in self.rules)
         return named and (self.start is None or self.start <= now) and now < self.until
+
+    def without(self, rules: Sequence[str], known: Sequence[str]) -> Silence | None:
+        """The same for all rules but these; None if that is for none. `known`: the rules of the job.
+
+        A name that covers more than what is to end, or the silence of all rules, is replaced by the rules that remain.
+        """
+        whole = [name for name in self.rules if not any(is_named(name, one) or is_named(one, name) for one in rules)]
+        if self.rules and whole == self.rules:
+            return self
+        split = [name for name in self.rules if name not in whole]
+        remain = [
+            rule
+            for rule in known
+            if (not self.rules or any(is_named(rule, name) for name in split))
+            and not any(is_named(rule, one) for one in (*rules, *whole))
+        ]
+        left = [*whole, *remain]
+        return self.model_copy(update={"rules": left}) if left else None
 
 
 class AlertOptions(_Options):

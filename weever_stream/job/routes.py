@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weever_stream.errors import Place, RuleError, did_you_mean
-from weever_stream.job.alerts import violations
+from weever_stream.job.alerts import is_named, violations
 from weever_stream.job.options import duration
 from weever_stream.rules.model import SEVERITIES, Column, Op
 from weever_stream.rules.writing import write_rule
@@ -59,7 +59,7 @@ def routes_of(
     known = [rule.name for rule in rules]
     for target in targets:
         for named in [*target.rules, *(one for silence in target.silences for one in silence.rules)]:
-            if not any(_is_named(rule, named) for rule in known):
+            if not any(is_named(rule, named) for rule in known):
                 raise RuleError(
                     f"the alerts to {target.name} name a rule {named}, which there is not",
                     place=place,
@@ -100,14 +100,10 @@ def equality_columns(rule: Rule) -> tuple[str, ...]:
 
 def _hears(target: AlertOptions, rule: Rule) -> bool:
     severe = SEVERITIES.index(rule.severity) >= SEVERITIES.index(target.min_severity)
-    named = not target.rules or any(_is_named(rule.name, one) for one in target.rules)
+    named = not target.rules or any(is_named(rule.name, one) for one in target.rules)
     owned = not target.owners or rule.owner in target.owners
     to = _listed(rule.alerts.get("to"))
     return severe and named and owned and (not to or target.name in to)
-
-
-def _is_named(rule: str, name: str) -> bool:
-    return rule == name or rule.startswith(name + ".")
 
 
 def _listed(value: object) -> list[str]:
