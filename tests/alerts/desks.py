@@ -45,9 +45,8 @@ def target(**said: Any) -> AlertOptions:
 
 def desk(*targets: AlertOptions, of: tuple[Rule, ...] | None = None, noted: Any = None) -> Desk:
     these = of or rules()
-    made = Desk(
-        "packages", routes_of(targets or (target(),), these, ["id"]), noted, rules=[rule.name for rule in these]
-    )
+    routes = routes_of(targets or (target(),), these, ["id"])
+    made = Desk("packages", routes, noted, job="nightly", rules=[rule.name for rule in these])
     made.repeats = dict.fromkeys([one.name for one in targets] or ["ops"])
     return made
 

@@ -10,7 +10,7 @@ from weever_stream.job.alerts import alert_options
 from weever_stream.rules.references import Secret
 
 OPENED = datetime(2026, 3, 8, 6, 59, 59, tzinfo=timezone.utc)
-KEY = "weever/packages/zip_determines_city"
+KEY = "weever/packages-production/packages/zip_determines_city"
 
 
 def notice(what: str = "open", **fields: Any) -> Notice:
@@ -18,6 +18,7 @@ def notice(what: str = "open", **fields: Any) -> Notice:
     known: dict[str, Any] = {
         "what": what,
         "dedup_key": KEY,
+        "job": "packages-production",
         "table": "packages",
         "rule": "zip_determines_city",
         "severity": "error",

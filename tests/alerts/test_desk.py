@@ -8,6 +8,7 @@ that becomes a storm of alerts; values that leave the job although nobody allowe
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,8 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from tests.alerts.desks import START, after, desk, news, rules, target
-from weever_stream.alerts.desk import HISTORY, Desk
-from weever_stream.alerts.news import held_of_each
+from weever_stream.alerts.desk import HISTORY, Desk, dedup_key
+from weever_stream.alerts.news import count, held_of_each, joined
 from weever_stream.alerts.notice import Notice
 from weever_stream.alerts.subjects import Subject
 from weever_stream.errors import RuleError
@@ -274,13 +275,76 @@ def test_the_numbers_of_groups_add_up_to_the_rules():
         deltas = added(more, first) + [d for at in gone_now for d in removed(1, at)]
         alive = alive - set(gone_now) | set(range(first, first + more))
         one.take(news(one, batch, deltas, zips=len(alive)))
-        groups = {place[2]: s.open for place, s in one.subjects.places.items() if place[1] == "zip"}
+        groups = {place[2]: s.open for place, s in one.subjects.places.items() if place[1] == ("zip",)}
         assert sum(groups.values()) == len(alive)
         assert sum(name != "others" for name in groups) <= 2
         deliver(one, after(1000 * batch))
         deliver(one, after(1000 * batch + 100))
     assert not alive
     assert not one.alerts
+
+
+def of_columns(by: tuple[str, ...], noted: Any = None) -> Desk:
+    route = replace(routes_of([target()], rules(BY_ZIP), ["id"])[0], by=by, shown=frozenset(by))
+    one = Desk("packages", [route], noted, job="nightly", rules=["zips"])
+    one.repeats = {"ops": None}
+    return one
+
+
+def take(one: Desk, batch: int, change: str, rows: dict[str, dict[str, Any]], still_open: int) -> None:
+    """A batch in which the violations of `rows`, by id, are added or removed."""
+    names, values = list(rows), [json.dumps(row) for row in rows.values()]
+    columns = {"rule": ["zips"] * len(rows), "change": [change] * len(rows), "violation_id": names}
+    columns |= {"left_key": names, "right_key": names, "left_values": values, "right_values": values}
+    asked = one.question()
+    one.take(joined([count(columns, asked)], asked, batch, f"p{batch}", {"zips": still_open}))
+
+
+ODD = ("a,b", "a", 'quo"ted', "two\nlines", "x=y", "slash/ed", " ", "null")
+
+
+@pytest.mark.parametrize("column", ODD)
+def test_group_columns_may_have_any_name_and_value(column: str):
+    """Ten violations are added and ten removed: none is counted after that, whatever else of the rule is open."""
+    by = (column, "b")
+    one = of_columns(by)
+    kinds = [{column: value, "b": other} for value in (*ODD, None) for other in ("1,2", None)]
+    rows = {f"v{at}": kinds[at % len(kinds)] for at in range(10 * len(kinds))}
+    take(one, 0, "added", rows, len(rows))
+    sent = deliver(one, START)
+    assert len({notice.dedup_key for notice in sent}) == len(sent) == len(kinds), "each has an alert of its own"
+    assert {tuple(notice.group.items()) for notice in sent} == {tuple(kind.items()) for kind in kinds}
+    assert {notice.open for notice in sent} == {10}
+    one = of_columns(by, json.loads(json.dumps(one.noted())))  # and all of it outlives the process
+    first = {name: row for name, row in rows.items() if row == kinds[0]}
+    take(one, 1, "removed", first, len(rows) - 10)
+    over = deliver(one, after(1)) + deliver(one, after(62))
+    assert [(notice.what, dict(notice.group), notice.open) for notice in over] == [("resolve", kinds[0], 0)]
+
+
+def test_keys_of_alerts_do_not_meet():
+    names = ("a", "a/b", "a b", "a  b", "a\nb", "a%20b", "a,b", "\ud83d", "ö")
+    places = [
+        (name, by, group) for name in names for by, group in (((), ""), (("a,b",), "others"), (("a", "b"), "others"))
+    ]
+    keys = [dedup_key(job, table, place) for job in ("a", "b") for table in ("a", "a/a") for place in places]
+    assert len({*keys}) == len(keys)
+    assert all(key.isprintable() and " " not in key for key in keys)
+    assert dedup_key("nightly", "packages", ("zips", (), "")) == "weever/nightly/packages/zips"
+
+
+def test_alerts_that_are_open_keep_their_key_when_the_job_is_renamed():
+    one = desk()
+    one.take(news(one, 0, zips=2))
+    (opened,) = deliver(one, START)
+    renamed = desk(noted=json.loads(json.dumps(one.noted())))
+    renamed.job = "another"
+    renamed.take(news(renamed, 1, codes=1))
+    sent = deliver(renamed, after(1)) + deliver(renamed, after(62))
+    assert {notice.what: notice.dedup_key for notice in sent} == {
+        "resolve": opened.dedup_key,
+        "open": "weever/another/packages/codes",
+    }
 
 
 def test_a_violation_stays_in_the_group_in_which_it_was_opened():
@@ -314,7 +378,7 @@ def test_two_targets_that_group_a_rule_otherwise_have_their_own_numbers():
     deliver(one, START)
     one.take(news(one, 1, removed(many - 1, 1), zips=1))
     groups = {
-        place[2]: s.open for place, s in one.subjects.places.items() if place[1] == "city" and place[2] != "others"
+        place[2]: s.open for place, s in one.subjects.places.items() if place[1] == ("city",) and place[2] != "others"
     }
     assert list(groups.values()) == [1]
 
@@ -332,7 +396,7 @@ def test_batches_that_went_by_unseen_leave_no_group_stuck():
     one.take(news(one, 0, added(3), zips=3))
     deliver(one, START)
     one.take(news(one, 2, added(1, 3), zips=2))  # in batch 1 two were mended
-    groups = {place[2]: s.open for place, s in one.subjects.places.items() if place[1] == "zip"}
+    groups = {place[2]: s.open for place, s in one.subjects.places.items() if place[1] == ("zip",)}
     assert sum(groups.values()) == 2
     one.take(news(one, 3, removed(1, 3)))
     deliver(one, after(1))
@@ -622,7 +686,7 @@ class DeskMachine(RuleBasedStateMachine):
             deliver_and_follow(self)
             self.now += timedelta(seconds=4000)
         wanted = {place[2] for place, one in self.desk.subjects.places.items() if place[1] and one.open >= self.enough}
-        is_open = {key.rpartition("/")[2].removesuffix(" by zip") for key, value in self.open.items() if value}
+        is_open = {key.split("/")[4] for key, value in self.open.items() if value}
         assert is_open == wanted
         assert sum(one.open for place, one in self.desk.subjects.places.items() if place[1]) == len(self.alive)
 

@@ -84,7 +84,14 @@ class Place:
     def dispatch(self, *inboxes: Inbox, quiet: str = "0 seconds", **more: Any) -> Dispatch:
         routes = routes_of([target(name=one.name, quiet=quiet) for one in inboxes], rules())
         return Dispatch(
-            "packages", routes, inboxes, self.notes, watchers=[self], log=lambda e, _: self.log.append(e), **more
+            "packages",
+            routes,
+            inboxes,
+            self.notes,
+            job="nightly",
+            watchers=[self],
+            log=lambda e, _: self.log.append(e),
+            **more,
         )
 
     def noted(self) -> dict[str, Any]:
@@ -216,7 +223,7 @@ def test_a_crash_between_delivery_and_its_note_repeats_it_with_the_same_key(plac
 
 
 def test_a_note_of_another_format_is_refused(place: Place):
-    place.notes.write(ALERTS, {"format": 2})
+    place.notes.write(ALERTS, {"format": 1})
     with pytest.raises(StateError, match="another release"):
         place.dispatch(Inbox())
 

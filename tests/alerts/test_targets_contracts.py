@@ -11,11 +11,13 @@ import json
 import logging
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.alerts import servers
+from tests.alerts.desks import news
 from tests.alerts.notices import KEY, OPENED, local, notice, options, secret
 from tests.alerts.servers import Server, answer, says, serving
 from weever_stream.alerts.hosts import TargetError
@@ -23,8 +25,11 @@ from weever_stream.alerts.notice import DeliveryError, Example
 from weever_stream.alerts.targets import open_target
 from weever_stream.alerts.targets.alertmanager import Alertmanager
 from weever_stream.alerts.targets.webhook import Webhook
+from weever_stream.job.job import job_of
 from weever_stream.observe import logs
+from weever_stream.rules import read_rules_text
 from weever_stream.rules.model import SEVERITIES
+from weever_stream.stream.alerting import AlertIntake, alerting
 
 EXAMPLE = Example("3fa9", "17", "23", {"zip": "1050"}, {"city": "Graz"})
 
@@ -260,6 +265,7 @@ def test_the_webhooks_body_is_the_documented_one() -> None:
             "trial": True,
             "dedup_key": KEY,
             "title": "[trial] zip_determines_city: 12 violations open in packages (zip = 1050)",
+            "job": "packages-production",
             "table": "packages",
             "rule": "zip_determines_city",
             "severity": "error",
@@ -385,3 +391,33 @@ def test_the_log_is_told_as_an_event(caplog: pytest.LogCaptureFixture) -> None:
     written = json.loads(logs.line(0.0, "ERROR", "weever_stream.alerts", "alert_opened", fields))
     assert written["rule"] == "zip_determines_city"
     assert written["examples"] == ["key 17 and key 23: zip 1050 | city Graz"]
+
+
+# Two jobs, one service
+
+
+def test_two_jobs_on_one_service_do_not_resolve_each_others_incidents(tmp_path: Path) -> None:
+    """Staging and production have the same job file, but for where the checkpoint is."""
+    incidents: dict[str, int] = {}
+    with serving(says(202, status="success")) as server:
+        for stage, still_open in (("staging", 2), ("production", 3), ("staging", 0)):
+            text = f"""
+table: packages
+key: id
+source: {{kind: files, path: /in}}
+state: {{checkpoint: {tmp_path}/{stage}/checkpoint}}
+rules: [{{name: zips, fd: zip -> city}}]
+alerts:
+  - {{kind: pagerduty, routing_key: "${{env:KEY}}", url: "{server.url()}", allow_hosts: [127.0.0.1], quiet: 0 seconds}}
+"""
+            job = job_of(read_rules_text(text).resolve({"KEY": "R" * 32}))
+            with alerting(job, lambda: True) as (intake,):
+                assert isinstance(intake, AlertIntake)
+                desk = intake.dispatch.desk
+                intake.dispatch.take(news(desk, desk.through + 1, zips=still_open))
+            assert server.requests[-1].json["dedup_key"] == f"weever/{job.name}/packages/zips"
+    for request in server.requests:
+        action, key = request.json["event_action"], request.json["dedup_key"]
+        incidents[key] = incidents.get(key, 0) + (1 if action == "trigger" else -1)
+    assert len(server.requests) == 3
+    assert sorted(incidents.values()) == [0, 1], "what is open in production stays open"

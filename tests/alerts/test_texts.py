@@ -76,6 +76,7 @@ def test_the_body_says_all_there_is_to_know() -> None:
         ["This is a trial, sent by hand to see whether it arrives. Nothing is wrong."],
         [
             "Severity: error",
+            "Job: packages-production",
             "Table: packages",
             "Group: zip = 1050",
             "Open now: 12",

@@ -6,12 +6,13 @@ things to different readers, references that are refused where people use them.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from weever_stream.errors import RuleError, WeeverError
-from weever_stream.job.job import job_of, read_job
+from weever_stream.job.job import default_name, job_of, read_job
 from weever_stream.job.options import duration, revealed
 from weever_stream.rules import read_rules_text
 
@@ -143,3 +144,29 @@ def test_a_sink_of_learned_rules_brings_its_connector_and_hides_its_secrets():
     assert job.connectors == {"delta", "kafka"}
     assert "jaas" in str(job.settings["spark.redaction.regex"])
     assert "s3cret" not in repr(job)
+
+
+def test_a_job_has_a_name_of_its_own():
+    assert job_of(read_rules_text(RULES + SOURCE + STATE + "name: nightly\n")).name == "nightly"
+    text = RULES + SOURCE + STATE + "name: packages-${env:STAGE}\n"
+    assert job_of(read_rules_text(text).resolve({"STAGE": "staging"})).name == "packages-staging"
+    assert job_of(read_rules_text(RULES + SOURCE + STATE)).name == "checkpoint-23bb559d"  # as it was, for ever
+    for name in ("two words", "a/b", '"-a"', "x" * 65, "ä"):
+        assert "`name` is not a valid name" in refused(RULES + SOURCE + STATE + f"name: {name}\n")
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ["/lake/packages", "/lake/packages/", "/lake//packages", "file:/lake/packages", "file:///lake/packages"],
+        ["s3://bucket/packages", "s3a://bucket/packages/", "S3N://bucket/packages"],
+        ["s3://other/packages", "s3a://other/packages"],
+        ["hdfs://one:9000/packages"],
+        ["/lake/staging/packages"],
+        ["/", "file:///"],
+    ],
+)
+def test_the_name_made_from_a_checkpoint_follows_its_location_and_not_its_spelling(spellings: list[str]):
+    (name,) = {default_name(one) for one in spellings}
+    assert name not in {default_name(other) for other in ("/packages", "s3://packages", "/lake/packages2")}
+    assert re.fullmatch(r"(packages-)?[0-9a-f]{8}", name)

@@ -48,7 +48,7 @@ _LANGUAGE = {
 
 def fed() -> Metrics:
     """Metrics of a job to which everything has happened that makes a series."""
-    metrics = Metrics("packages", RULES.rules)
+    metrics = Metrics("nightly", "packages", RULES.rules)
     metrics.targets(["ops"])
     metrics.batch(report(0, behind={"maxOffsetsBehindLatest": "1", "numFilesOutstanding": "2"}))
     metrics.learned(3, ["added", "dropped"])

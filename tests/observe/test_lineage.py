@@ -112,7 +112,7 @@ def test_a_run_is_told_from_start_to_end(catalog: Catalog):
     def lineage(run_id: str) -> Lineage | None:
         return lineage_of(whole, environ, run_id)
 
-    with quiet_threads(), watching(whole.file, Settings(), notice=lambda _: None, lineage=lineage) as watch:
+    with quiet_threads(), watching(whole.name, whole.file, Settings(), notice=lambda _: None, lineage=lineage) as watch:
         until(lambda: catalog.taken, "the start")
         watch.batch(report(0, open={"r": 4}, unlisted={"r": 3}))
     assert [event["eventType"] for event in catalog.events()] == ["START", "COMPLETE"], "the end does not wait a minute"
@@ -121,7 +121,7 @@ def test_a_run_is_told_from_start_to_end(catalog: Catalog):
         assert authorization == f"Bearer {KEY}"
         assert event.keys() == {"eventTime", "eventType", "producer", "schemaURL", "run", "job", "inputs", "outputs"}
         assert datetime.fromisoformat(event["eventTime"].replace("Z", "+00:00")).utcoffset() is not None
-        assert event["job"] == {"namespace": "shop", "name": "weever.packages"}
+        assert event["job"] == {"namespace": "shop", "name": f"weever.{whole.name}"}
         assert re.fullmatch(
             r"https://openlineage\.io/spec/\d-\d-\d/OpenLineage\.json#/\$defs/RunEvent", event["schemaURL"]
         )

@@ -36,7 +36,7 @@ def read(text: str) -> list[dict[str, Any]]:
 
 
 def test_a_job_logs_its_life_as_json(capsys: pytest.CaptureFixture[str]):
-    with logs.to_stderr(JSON), watching(RULES, Settings(), notice=lambda _: None) as watch:
+    with logs.to_stderr(JSON), watching("nightly", RULES, Settings(), notice=lambda _: None) as watch:
         watch.query("c0ffee")
         watch.batch(report(7))
         watch.batch(report(8, rejected=0))
@@ -66,7 +66,7 @@ def test_a_job_logs_its_life_as_json(capsys: pytest.CaptureFixture[str]):
 
 
 def test_lines_for_people_leave_out_what_the_command_tells_anyway(capsys: pytest.CaptureFixture[str]):
-    with logs.to_stderr({}), watching(RULES, Settings(), notice=lambda _: None) as watch:
+    with logs.to_stderr({}), watching("nightly", RULES, Settings(), notice=lambda _: None) as watch:
         watch.batch(report(7))
         watch.restart()
         assert capsys.readouterr().err == ""

@@ -37,11 +37,13 @@ def fetch(url: str) -> str:
 
 
 def samples(text: str) -> Samples:
-    """Every sample by name and labels, without the table's."""
+    """Every sample by name and labels, without the job's and the table's."""
     found: Samples = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            labels = frozenset((name, value) for name, value in sample.labels.items() if name != "table")
+            labels = frozenset(
+                (name, value) for name, value in sample.labels.items() if name not in ("job_name", "table")
+            )
             assert (sample.name, labels) not in found, "a sample is told once"
             found[sample.name, labels] = sample.value
     return found
@@ -53,7 +55,7 @@ def value(found: Samples, name: str, **labels: str) -> float | None:
 
 @pytest.fixture
 def watch() -> Iterator[Watch]:
-    with watching(RULES, Settings(), notice=lambda _: None) as opened:
+    with watching("nightly", RULES, Settings(), notice=lambda _: None) as opened:
         yield opened
 
 
@@ -187,7 +189,7 @@ def test_a_rule_drifts_from_the_batch_that_says_so_to_the_one_that_says_no_more(
 
 def test_success_ages_while_a_batch_hangs_and_not_while_nothing_is_to_do():
     now = [1000.0]
-    metrics = Metrics("packages", RULES.rules, clock=lambda: now[0])
+    metrics = Metrics("nightly", "packages", RULES.rules, clock=lambda: now[0])
 
     def seen() -> tuple[float | None, float | None]:
         found = samples(metrics.text().decode())
@@ -215,7 +217,7 @@ def test_names_of_rules_can_be_anything(names: list[str]):
     from dataclasses import replace
 
     rules = [replace(RULES.rules[0], name=name) for name in names]
-    metrics = Metrics('tab"le\n', rules)
+    metrics = Metrics('j"ob\n', 'tab"le\n', rules)
     metrics.batch(report(0, open={name: number for number, name in enumerate(names)}))
     with Endpoint(metrics, "127.0.0.1", 0) as endpoint:
         found = samples(fetch(endpoint.url))
@@ -339,7 +341,7 @@ def test_the_file_is_replaced_after_every_batch_and_a_full_disk_stops_nothing(
 ):
     path = tmp_path / "metrics" / "weever.prom"
     path.parent.mkdir()
-    with logs.to_stderr({}), watching(RULES, Settings(file=str(path)), notice=lambda _: None) as watch:
+    with logs.to_stderr({}), watching("nightly", RULES, Settings(file=str(path)), notice=lambda _: None) as watch:
         assert value(samples(path.read_text()), "weever_rejected_records_total") == 0
         watch.batch(report(0))
         assert value(samples(path.read_text()), "weever_rejected_records_total") == 3
@@ -368,7 +370,7 @@ def test_many_rules_are_read_in_one_go():
     from dataclasses import replace
 
     one = read_rules_text("table: t\nrules:\n  - {name: r, fd: a -> b}\n").rules[0]
-    metrics = Metrics("t", [replace(one, name=f"rule_{number}") for number in range(2_000)])
+    metrics = Metrics("nightly", "t", [replace(one, name=f"rule_{number}") for number in range(2_000)])
     metrics.batch(report(0, open={f"rule_{number}": number for number in range(2_000)}))
     found = samples(metrics.text().decode())
     assert value(found, "weever_violations_open", rule="rule_1999", severity="error") == 1999

@@ -32,6 +32,8 @@ class Alert:
     """When it was told; None: it was not, as far as is known."""
     maybe: bool = False
     """Whether an opening or an end was sent of which nobody knows whether it arrived: it may be open, or not."""
+    key: str = ""
+    """The dedup key under which it was opened: what follows goes to the same incident, also if the job is renamed."""
     told_at: datetime | None = None
     told_open: int = 0
     resolved_at: datetime | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
+from urllib.parse import quote
 
 from weever_stream.alerts.alert import Alert, Want
 from weever_stream.alerts.news import News, Question, Said
@@ -20,9 +21,9 @@ from weever_stream.errors import StateError
 from weever_stream.job.alerts import Silence
 from weever_stream.job.routes import Route
 
-__all__ = ["HISTORY", "Desk"]
+__all__ = ["HISTORY", "Desk", "dedup_key"]
 
-_FORMAT = 1
+_FORMAT = 2
 HISTORY = 300
 """Events that are kept for `weever alerts history`."""
 _LOOK_AGAIN = timedelta(seconds=30)
@@ -34,13 +35,19 @@ class Desk:
     """All subjects and alerts of a job."""
 
     def __init__(
-        self, table: str, routes: Sequence[Route], noted: Mapping[str, Any] | None = None, *, rules: Iterable[str] = ()
+        self,
+        table: str,
+        routes: Sequence[Route],
+        noted: Mapping[str, Any] | None = None,
+        *,
+        job: str,
+        rules: Iterable[str] = (),
     ) -> None:
-        """`noted`: what an earlier desk left. What it had given up is tried again: something may have been mended.
+        """`noted`: what an earlier desk left. What it had given up is tried again: something may have been fixed.
 
-        `rules`: the names of all, also of those of which nobody hears.
+        `job`: its name, a part of every dedup key. `rules`: the names of all, also of those that no target hears of.
         """
-        self.table = table
+        self.job, self.table = job, table
         self._rules = frozenset(rules)
         self.routes = {(route.target, route.rule): route for route in routes}
         self.repeats: dict[str, float | None] = {}
@@ -238,13 +245,15 @@ class Desk:
         subject = self.subjects.places.get(want.place, Subject())
         alert = self.alerts[want.target, want.place]
         self._under_way[want.target, want.place] = alert.maybe
+        alert.key = alert.key or dedup_key(self.job, self.table, want.place)
         alert.maybe = alert.maybe or want.what != "update"
         self.unnoted = True
         most = route.options.examples if route is not None and want.what != "resolve" else 0
         shown = {name: value for name, value in subject.values.items() if route is not None and name in route.shown}
         return Notice(
             what=want.what,
-            dedup_key=_key(self.table, want.place),
+            dedup_key=alert.key,
+            job=self.job,
             table=self.table,
             rule=rule,
             severity=route.severity if route is not None else alert.severity,  # type: ignore[arg-type]
@@ -350,8 +359,8 @@ class Desk:
         self.through, self.position = int(noted["through"]), str(noted["position"])
         self.history = list(noted["history"])
         self.subjects = Subjects.of(noted["subjects"])
-        for target, rule, columns, group, told in noted["alerts"]:
-            alert = self.alerts[target, (rule, columns, group)] = Alert.of(told)
+        for target, rule, by, group, alert_json in noted["alerts"]:
+            alert = self.alerts[target, (rule, tuple(by), group)] = Alert.of(alert_json)
             alert.gave_up = ""
 
     def _note(
@@ -363,19 +372,27 @@ class Desk:
         del self.history[:-HISTORY]
 
     def _routes(self, place: Place) -> list[Route]:
-        return [route for route in self._by_rule.get(place[0], ()) if ",".join(route.by) == place[1]]
+        return [route for route in self._by_rule.get(place[0], ()) if route.by == place[1]]
 
     def _route(self, target: str, place: Place) -> Route | None:
         route = self.routes.get((target, place[0]))
-        return route if route is not None and ",".join(route.by) == place[1] else None
+        return route if route is not None and route.by == place[1] else None
 
 
-def _key(table: str, place: Place) -> str:
-    """Names an alert for ever. The others of two groupings are two alerts."""
-    rule, columns, group = place
-    return "/".join(
-        ["weever", table, rule, *([f"{group} by {columns}" if group == OTHERS else group] if group else [])]
-    )
+def dedup_key(job: str, table: str, place: Place) -> str:
+    """Names an alert among those of all jobs, for ever. The others of two groupings are two alerts.
+
+    Characters that would make two names look like one (slashes, spaces, what cannot be printed) are escaped.
+    """
+    rule, by, group = place
+    parts = ["weever", job, table, rule, *([group] if group else []), *(by if group == OTHERS else ())]
+    return "/".join("".join(map(_escaped, part)) for part in parts)
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable() and character not in " %/":
+        return character
+    return quote(character, safe="", errors="surrogatepass")
 
 
 def _example(said: Said, route: Route) -> Example:

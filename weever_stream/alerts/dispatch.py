@@ -79,6 +79,7 @@ class Dispatch:
         targets: Sequence[Target],
         notes: Notes,
         *,
+        job: str,
         watchers: Sequence[Watcher] = (),
         log: Callable[[str, Mapping[str, Any]], None] = lambda event, about: None,
         now: Callable[[], datetime] = utc_now,
@@ -94,7 +95,7 @@ class Dispatch:
         self._silences_from = time.monotonic() + _LOOKS_EVERY
         self._queues: dict[str, int] = {}
         self._threads: list[threading.Thread] = []
-        self.desk = Desk(table, routes, notes.read(ALERTS), rules=rules)
+        self.desk = Desk(table, routes, notes.read(ALERTS), job=job, rules=rules)
         self.desk.repeats = {target.name: target.repeats for target in targets}
 
     # For the stream

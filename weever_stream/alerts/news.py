@@ -75,7 +75,7 @@ class Question:
 class GroupNews:
     """How one group has changed. For the whole rule the columns and values are empty."""
 
-    values: dict[str, str] = field(default_factory=dict)
+    values: dict[str, str | None] = field(default_factory=dict)
     added: int = 0
     removed: int = 0
     """Those aside that are held by id."""
@@ -103,7 +103,7 @@ def short(violation: str) -> str:
     return violation[:16]
 
 
-def group_id(rule: str, columns: Sequence[str], values: Mapping[str, str]) -> str:
+def group_id(rule: str, columns: Sequence[str], values: Mapping[str, str | None]) -> str:
     """Tells groups apart without showing their values: sixteen hexadecimal digits."""
     text = json.dumps([rule, list(columns), [values.get(name) for name in columns]], ensure_ascii=False)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
@@ -125,7 +125,7 @@ def count(columns: Mapping[str, Sequence[Any]], question: Question) -> dict[str,
         values = _texts(left) if any(asked) else {}
         visible = question.visible.get(rule, frozenset())
         for by in {(), *asked}:
-            named = {column: values.get(column, "null") for column in by}
+            named = {column: values.get(column) for column in by}
             of_rule, limit = groups[rule, by], question.limits.get((rule, by), 1)
             place = group_id(rule, by, named) if by else ""
             group = of_rule.get(place)
@@ -185,18 +185,18 @@ def _as_json(groups: Mapping[Grouping, dict[str, GroupNews]]) -> list[Any]:
     ]
 
 
-def _texts(values: str | None) -> dict[str, str]:
-    """Columns and values of a row as texts, numbers as they are written."""
+def _texts(values: str | None) -> dict[str, str | None]:
+    """Columns and values of a row as texts, numbers as they are written. A null is None, never the text `null`."""
     read = json.loads(values or "{}", parse_float=str, parse_int=str)
-    return {name: "null" if value is None else _plain(value) for name, value in read.items()}
+    return {name: None if value is None else _plain(value) for name, value in read.items()}
 
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _visible(values: Mapping[str, str], columns: frozenset[str]) -> dict[str, str]:
-    return {name: value[:_LONGEST] for name, value in values.items() if name in columns}
+def _visible(values: Mapping[str, str | None], columns: frozenset[str]) -> dict[str, str | None]:
+    return {name: value and value[:_LONGEST] for name, value in values.items() if name in columns}
 
 
 def _example(

@@ -25,8 +25,8 @@ class Example:
     violation_id: str
     left_key: str | None = None
     right_key: str | None = None
-    left_values: Mapping[str, str] | None = None
-    right_values: Mapping[str, str] | None = None
+    left_values: Mapping[str, str | None] | None = None
+    right_values: Mapping[str, str | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,9 @@ class Notice:
     """When the alert was first told, or is told now; UTC."""
     at: datetime
     """When this was decided; UTC."""
-    group: Mapping[str, str] = field(default_factory=dict)
-    """Columns and their values for which it is; empty for the whole rule, or where values may not be shown."""
+    group: Mapping[str, str | None] = field(default_factory=dict)
+    """Columns and their values for which it is, None for a null; empty for the whole rule, or where values may not be
+    shown."""
     group_id: str = ""
     """Tells groups of a rule apart where their values may not be shown; "others" for those without an alert of their
     own; empty for the whole rule."""
@@ -62,6 +63,8 @@ class Notice:
     """The source position up to which this was seen."""
     serial: str = ""
     """The same each time one notice is tried, and another for every notice of an alert."""
+    job: str = ""
+    """The name of the job."""
     trial: bool = False
     """Sent by hand, to see whether it arrives."""
 

@@ -19,8 +19,8 @@ __all__ = ["OTHERS", "Place", "Subject", "Subjects"]
 
 OTHERS = "others"
 """The group of all that have no alert of their own."""
-Place = tuple[str, str, str]
-"""Rule, columns joined by commas, group: names a subject."""
+Place = tuple[str, tuple[str, ...], str]
+"""Rule, columns, group: names a subject. Names of columns may hold any character, so they are never joined."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Subject:
 
     open: int = 0
     """All of them: those held by id, and more."""
-    values: dict[str, str] = field(default_factory=dict)
+    values: dict[str, str | None] = field(default_factory=dict)
     examples: list[Said] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     """Of a group: short ids of the violations that were opened in it, as many as are held."""
@@ -58,7 +58,7 @@ class Subjects:
             if route.keys:
                 keyed.add(route.rule)
         for (rule, columns, _), subject in self.places.items():
-            held.setdefault((rule, tuple(columns.split(","))), set()).update(subject.ids)
+            held.setdefault((rule, columns), set()).update(subject.ids)
         return Question(
             by={rule: sorted(lists) for rule, lists in by.items()},
             examples=examples,
@@ -80,7 +80,7 @@ class Subjects:
             subject.ids = left
         for rule, lists in asked.by.items():
             total = news.open.get(rule, 0)
-            whole = self._subject((rule, "", ""))
+            whole = self._subject((rule, (), ""))
             whole.open = total
             _show(whole, news.groups.get((rule, ()), {}).get(""), asked.examples)
             for by in lists:
@@ -101,25 +101,25 @@ class Subjects:
     def _take_groups(
         self, rule: str, by: tuple[str, ...], total: int, groups: Mapping[str, GroupNews], asked: Question
     ) -> None:
-        columns, limit = ",".join(by), asked.limits[rule, by]
+        limit = asked.limits[rule, by]
         mine = {
             place[2]: subject
             for place, subject in self.places.items()
-            if place[:2] == (rule, columns) and place[2] != OTHERS
+            if place[:2] == (rule, by) and place[2] != OTHERS
         }
         for name in sorted(groups):
             group = groups[name]
             if name not in mine:
                 if group.added <= group.removed or len(mine) >= limit:
                     continue  # among the others
-                mine[name] = self._subject((rule, columns, name))
+                mine[name] = self._subject((rule, by, name))
                 mine[name].values = dict(group.values)
             _count(mine[name], group, held_of_each(limit))
             _show(mine[name], group, asked.examples)
         if total == 0:
             for subject in mine.values():
                 subject.open, subject.ids = 0, []
-        self._subject((rule, columns, OTHERS)).open = max(0, total - sum(subject.open for subject in mine.values()))
+        self._subject((rule, by, OTHERS)).open = max(0, total - sum(subject.open for subject in mine.values()))
 
     def forget(self, told: set[Place]) -> None:
         """Lets go of subjects without violations of which nobody was told."""
@@ -132,7 +132,7 @@ class Subjects:
     @classmethod
     def of(cls, noted: Iterable[Any]) -> Subjects:
         """From JSON."""
-        return cls({(rule, columns, group): Subject(**told) for rule, columns, group, told in noted})
+        return cls({(rule, tuple(by), group): Subject(**subject) for rule, by, group, subject in noted})
 
     def _subject(self, place: Place) -> Subject:
         return self.places.setdefault(place, Subject())

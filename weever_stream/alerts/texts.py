@@ -8,6 +8,7 @@ megabyte costs what one of a kilobyte does.
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import re
@@ -23,6 +24,7 @@ __all__ = [
     "TRIAL",
     "VALUE",
     "as_json",
+    "bounded_key",
     "cut",
     "example_line",
     "facts",
@@ -58,6 +60,14 @@ def cut(text: str, limit: int) -> str:
 def valid(text: str, limit: int) -> str:
     """A text that can be written as UTF-8, cut, and otherwise as it is: for JSON that programs read."""
     return _SURROGATE.sub("\ufffd", cut(text, limit))
+
+
+def bounded_key(dedup_key: str, limit: int) -> str:
+    """The same key, or one that is as unique where it is longer than a target takes."""
+    if len(dedup_key) <= limit:
+        return valid(dedup_key, limit)
+    digest = hashlib.sha256(dedup_key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return valid(dedup_key[: limit - 33], limit) + "/" + digest
 
 
 def one_line(text: object, limit: int = VALUE) -> str:
@@ -113,7 +123,10 @@ def _counted(number: int) -> str:
 def group_text(notice: Notice) -> str:
     """Which group of a rule it is about; empty if it is about the whole rule."""
     if notice.group:
-        pairs = (f"{one_line(column)} = {one_line(value)}" for column, value in notice.group.items())
+        pairs = (
+            f"{one_line(column)} is null" if value is None else f"{one_line(column)} = {one_line(value)}"
+            for column, value in notice.group.items()
+        )
         return cut(", ".join(pairs), 3 * VALUE)
     if notice.group_id == "others":
         return "all other groups"
@@ -143,6 +156,7 @@ def facts(notice: Notice) -> list[tuple[str, str]]:
     """What there is to know, as names and texts of one line each, without the examples."""
     known: list[tuple[str, str | None]] = [
         ("Severity", notice.severity),
+        ("Job", one_line(notice.job)),
         ("Table", one_line(notice.table)),
         ("Group", group_text(notice)),
         ("Open now", f"{notice.open:,}"),
@@ -157,8 +171,10 @@ def facts(notice: Notice) -> list[tuple[str, str]]:
     return [(name, text) for name, text in known if text]
 
 
-def _values(values: Mapping[str, str] | None) -> str:
-    return ", ".join(f"{one_line(name)} {one_line(value)}" for name, value in (values or {}).items())
+def _values(values: Mapping[str, str | None] | None) -> str:
+    return ", ".join(
+        f"{one_line(name)} {'null' if value is None else one_line(value)}" for name, value in (values or {}).items()
+    )
 
 
 def example_line(example: Example, limit: int = TEXT) -> str:

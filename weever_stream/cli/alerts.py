@@ -72,7 +72,8 @@ def silence(
 
 def unsilence(job: JobFile, rules: Rules = None) -> int:
     """End silences that were set by hand, for all rules or only some."""
-    return _unsilence(open_console(), _notes(_read(job, rules=rules)), rules)
+    asked = _read(job, rules=rules)
+    return _unsilence(open_console(), _notes(asked), rules, [one.name for one in asked.file.rules])
 
 
 def _read(path: Path, targets: list[str] | None = None, rules: list[str] | None = None) -> Job:
@@ -119,7 +120,7 @@ def _test(console: Console, job: Job, wanted: list[str] | None, *, as_json: bool
         heard = sum(route.target == options.name for route in routes)
         about: dict[str, Any] = {"target": options.name, "kind": options.kind, "rules": heard, "arrived": True}
         try:
-            _try(open_target(options), job.file.table)
+            _try(open_target(options), job)
         except (DeliveryError, TargetError) as error:
             reason = error.reason if isinstance(error, DeliveryError) else error.message
             about |= {"arrived": False, "reason": reason}
@@ -136,16 +137,17 @@ def _test(console: Console, job: Job, wanted: list[str] | None, *, as_json: bool
     return ExitCode.NOT_DELIVERED if failed else ExitCode.OK
 
 
-def _try(target: Any, table: str) -> None:
+def _try(target: Any, job: Job) -> None:
     """Opens an alert and resolves it."""
+    from weever_stream.alerts.desk import dedup_key
     from weever_stream.alerts.notice import Notice
 
     now = datetime.now(timezone.utc)
     try:
         memory: dict[str, str] = {}
         for what, n in (("open", 1), ("resolve", 0)):
-            key = f"weever/{table}/trial/{now:%Y%m%d%H%M%S}"
-            notice = Notice(what, key, table, "trial", "info", n, now, now, trial=True)  # type: ignore[arg-type]
+            key = dedup_key(job.name, job.file.table, ("trial", (), f"{now:%Y%m%d%H%M%S}"))
+            notice = Notice(what, key, job.file.table, "trial", "info", n, now, now, job=job.name, trial=True)  # type: ignore[arg-type]
             memory |= target.send(notice, memory).memory
     finally:
         target.close()
@@ -160,7 +162,7 @@ def _list(
     from weever_stream.alerts.desk import Desk
     from weever_stream.alerts.dispatch import ALERTS, silences_of
 
-    desk = Desk(job.file.table, job.routes, notes.read(ALERTS))
+    desk = Desk(job.file.table, job.routes, notes.read(ALERTS), job=job.name)
     found: list[dict[str, Any]] = [
         {
             "target": target,
@@ -252,17 +254,23 @@ def _silence(console: Console, notes: Notes, rules: list[str] | None, length: st
     return 0
 
 
-def _unsilence(console: Console, notes: Notes, rules: list[str] | None) -> int:
+def _unsilence(console: Console, notes: Notes, rules: list[str] | None, known: list[str]) -> int:
     from weever_stream.alerts.dispatch import SILENCES, silences_of, written_silences
 
     try:
         silences = silences_of(notes)
     except StateError:  # unreadable: all of them go
         silences, rules = [], None
-    kept = [one for one in silences if rules and not set(rules) & set(one.rules)]
-    notes.write(SILENCES, written_silences(kept))
-    ended = len(silences) - len(kept)
-    console.print(f"{ended} silence{'s' * (ended != 1)} ended" if ended else "nothing was silenced")
+    left = [one.without(rules, known) if rules else None for one in silences]
+    notes.write(SILENCES, written_silences([one for one in left if one is not None]))
+    ended = sum(one is None for one in left)
+    if left == silences:
+        console.print("nothing was silenced")
+    if ended:
+        console.print(f"{ended} silence{'s' * (ended != 1)} ended")
+    for before, after in zip(silences, left, strict=True):
+        if after is not None and after is not before:
+            console.print(f"still silenced: {_silenced(after)}", markup=False)
     return 0
 
 

@@ -81,7 +81,13 @@ def run(
     settings = asked.metrics if metrics_port is None else asked.metrics.model_copy(update={"port": metrics_port})
     # All before Spark starts: who is refused should not wait for it.
     with (
-        watching(asked.file, settings, notice=lines.notice, lineage=partial(lineage_of, asked, os.environ)) as watch,
+        watching(
+            asked.name,
+            asked.file,
+            settings,
+            notice=lines.notice,
+            lineage=partial(lineage_of, asked, os.environ),
+        ) as watch,
         Lease(notes_of(asked)) as lease,
         alerting(asked, lambda: lease.ours, [watch.metrics]) as told,
     ):

@@ -6,6 +6,7 @@ same rule file serves `check`, which needs none of these parts.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -28,13 +29,17 @@ if TYPE_CHECKING:
     from weever_stream.rules.file import RuleFile
     from weever_stream.rules.nodes import Node
 
-__all__ = ["SPARK_HIDES", "Job", "check_alerts", "job_of", "read_job"]
+__all__ = ["SPARK_HIDES", "Job", "check_alerts", "default_name", "job_of", "read_job"]
 
 _REDACTION = "spark.redaction.regex"
 SPARK_HIDES = "(?i)secret|password|token|access[.]?key"
 """What Spark hides of its own accord: settings and options of whose name or value this is a part."""
 _STATE: TypeAdapter[State] = TypeAdapter(State)
 _METRICS: TypeAdapter[options.Metrics] = TypeAdapter(options.Metrics)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_LOCATION = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]+):)?(.*)", re.DOTALL)
+_SAME_STORE = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
+"""Schemes by which one object store is reached in several ways."""
 _PARTS = {"source": "source: {kind: delta, path: /lake/packages}", "state": "state: {checkpoint: /lake/_checkpoints/x}"}
 
 
@@ -53,6 +58,11 @@ class Job:
     alerts: tuple[AlertOptions, ...] = ()
     learn: learning.Learn | None = None
     """Which rules it looks for itself; None: none."""
+
+    @property
+    def name(self) -> str:
+        """What tells this job from all others: as the file has it, else made from where its checkpoint is."""
+        return default_name(self.state.checkpoint) if self.file.name is None else _text(self.file.name)
 
     @property
     def connectors(self) -> frozenset[str]:
@@ -105,6 +115,19 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def default_name(checkpoint: str) -> str:
+    """A job's name where it has none: the last part of its checkpoint's path and a digest of the whole.
+
+    The same for every spelling of one location, and over restarts.
+    """
+    scheme, path = _LOCATION.fullmatch(checkpoint).groups()  # type: ignore[union-attr]  # it matches any text
+    scheme = (scheme or "file").lower()
+    location = f"{_SAME_STORE.get(scheme, scheme)}:{'/'.join(filter(None, path.split('/')))}"
+    last = re.sub(r"[^A-Za-z0-9_.-]+", "-", re.split("[:/]", location)[-1])[-40:].strip("-.")
+    digest = hashlib.blake2b(location.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    return f"{last}-{digest}" if last else digest
+
+
 def read_job(path: str | Path, environ: Mapping[str, str]) -> Job:
     """Reads a job file. Raises `RuleError` with every error found."""
     return job_of(read_rules(path).resolve(environ))
@@ -134,6 +157,7 @@ def job_of(file: RuleFile) -> Job:
     ]
     errors += _unsplittable(source, sinks, node)
     told = _targets(file, errors)
+    errors += _unnameable(file)
     if isinstance(source, options.DeltaSource) and (source.path is None) == (source.table is None):
         errors.append(RuleError("a Delta source has a path or a table, one of both", place=_place(file, "source")))
     if file.trigger is not None:
@@ -144,6 +168,13 @@ def job_of(file: RuleFile) -> Job:
     RuleErrors.raise_all(errors)
     sinks = sinks or [options.ConsoleSink(kind="console")]
     return Job(file, source, tuple(sinks), state, file.trigger, metrics or options.Metrics(), tuple(told), learn)
+
+
+def _unnameable(file: RuleFile) -> list[RuleError]:
+    if file.name is None or _NAME.fullmatch(_text(file.name)):
+        return []
+    hint = "up to 64 letters, digits, _, . and -, beginning with a letter or digit: packages-production"
+    return [RuleError("`name` is not a valid name of a job", place=_place(file, "name"), hint=hint)]
 
 
 def _unsplittable(source: Any, sinks: Sequence[Any], node: Node | None) -> list[RuleError]:

@@ -62,7 +62,7 @@ class Lineage:
         self,
         url: str,
         dataset: tuple[str, str],
-        table: str,
+        job: str,
         rules: Sequence[Rule],
         *,
         run_id: str,
@@ -71,7 +71,7 @@ class Lineage:
         every: float = _EVERY,
     ) -> None:
         self._url, self._dataset, self._rules, self._every = url, dataset, rules, every
-        self._job = {"namespace": namespace, "name": f"weever.{table}"}
+        self._job = {"namespace": namespace, "name": f"weever.{job}"}
         self._run_id, self._key = run_id, key
         self._known: list[dict[str, Any]] | None = None
         """What every rule came to, when it was last told of."""
@@ -213,7 +213,7 @@ def lineage_of(job: Job, environ: Mapping[str, str], run_id: str) -> Lineage | N
     return Lineage(
         f"{url.rstrip('/')}/{environ.get('OPENLINEAGE_ENDPOINT', 'api/v1/lineage').lstrip('/')}",
         dataset_of(job, namespace),
-        job.file.table,
+        job.name,
         job.file.rules,
         run_id=run_id,
         namespace=namespace,

@@ -5,8 +5,8 @@ job file is there from the start, with zeros; what is not known, such as the lag
 absent rather than 0. A batch that Spark repeats inside this process is counted once. Cost: a few numbers a rule; a
 scrape of 20,000 rules takes one to two seconds, of a hundred 10 milliseconds.
 
-Labels are the table, the rules with their severities, and the names of targets: all of them written in the job file, so
-their number is bounded. No label ever holds a key, a value or an id.
+Labels are the job, its table, the rules with their severities, and the names of targets: all of them come from the job
+file, so their number is bounded. No label ever holds a key, a value or an id.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ OUTCOMES = ("sent", "failed", "gave_up")
 """What becomes of a delivery to an alert target: it took it; it did not, and is asked again; it is asked no more."""
 _LAGS = {"maxOffsetsBehindLatest": "offsets", "numFilesOutstanding": "files"}
 """What sources call what they have not read yet, and what it is counted in."""
+_OWN = ("job_name", "table")
+"""Labels of every series. Prometheus sets `job` itself."""
 
 
 class Report(Protocol):
@@ -80,10 +82,10 @@ class Report(Protocol):
 class Metrics(Collector):
     """The metrics of one job, in a registry of their own."""
 
-    def __init__(self, table: str, rules: Iterable[Rule], *, clock: Callable[[], float] = time.time) -> None:
-        self._table, self._clock, self._guard = _label(table), clock, Lock()
+    def __init__(self, job: str, table: str, rules: Iterable[Rule], *, clock: Callable[[], float] = time.time) -> None:
+        self._own, self._clock, self._guard = (_label(job), _label(table)), clock, Lock()
         self._rules = {
-            rule.name: (self._table, label, rule.severity)
+            rule.name: (*self._own, label, rule.severity)
             for rule, label in _labelled({rule.name: rule for rule in rules})
         }
         self._open: dict[str, int] = {}
@@ -200,7 +202,7 @@ class Metrics(Collector):
         yield InfoMetricFamily("weever_build", "Versions of what runs.", value=versions)
 
     def _of_rules(self) -> Iterator[Metric]:
-        labels = ["table", "rule", "severity"]
+        labels = [*_OWN, "rule", "severity"]
         drifting = dict.fromkeys(self._drifting, 1)
         for kind, name, text, counts in (
             (GaugeMetricFamily, "weever_violations_open", "Violations that are open and listed.", self._open),
@@ -225,21 +227,21 @@ class Metrics(Collector):
             yield family
 
     def _of_batches(self) -> Iterator[Metric]:
-        changes = CounterMetricFamily("weever_changes", "Changes that were read.", labels=["table", "op"])
+        changes = CounterMetricFamily("weever_changes", "Changes that were read.", labels=[*_OWN, "op"])
         for operation, n in self._operations.items():
-            changes.add_metric([self._table, operation], n)
+            changes.add_metric([*self._own, operation], n)
         yield changes
         yield self._counter("weever_rejected_records", "Records that could not be read.", self._rejected)
         yield self._counter("weever_stale_changes", "Changes that were older than what was held.", self._stale)
         yield self._counter("weever_query_restarts", "Starts of the query anew for a new schema.", self._restarts)
         yield self._counter("weever_shard_seconds", "Time inside shards, all of them together.", self._shard_seconds)
         text = "A batch, sinks included, from when Spark handed it over."
-        duration = HistogramMetricFamily("weever_batch_duration_seconds", text, labels=["table"])
+        duration = HistogramMetricFamily("weever_batch_duration_seconds", text, labels=_OWN)
         below, cumulated = 0, []
         for bound, n in zip([*map(str, BUCKETS), "+Inf"], self._buckets, strict=True):
             below += n
             cumulated.append((bound, below))
-        duration.add_metric([self._table], cumulated, self._seconds)
+        duration.add_metric(self._own, cumulated, self._seconds)
         yield duration
         yield self._gauge("weever_last_batch_timestamp_seconds", "When a batch was last done.", self._last_batch)
         yield self._gauge(
@@ -251,42 +253,42 @@ class Metrics(Collector):
             text = f"The {unit} that the source had not read when it was last asked."
             yield self._gauge(f"weever_source_lag_{unit}", text, self._lag.get(unit))
         yield self._gauge("weever_state_rows", "Rows that shards store, replaced ones too.", self._held.get("rows"))
-        size = GaugeMetricFamily("weever_state_bytes", "What shards store, and where.", labels=["table", "place"])
+        size = GaugeMetricFamily("weever_state_bytes", "What shards store, and where.", labels=[*_OWN, "place"])
         for place in ("state", "files"):
             if place in self._held:
-                size.add_metric([self._table, place], self._held[place])
+                size.add_metric([*self._own, place], self._held[place])
         yield size
 
     def _of_alerts(self) -> Iterator[Metric]:
-        labels = ["table", "target"]
+        labels = [*_OWN, "target"]
         sent = CounterMetricFamily("weever_alerts_sent", "Deliveries to alert targets.", labels=[*labels, "outcome"])
         for (target, outcome), n in self._alerts.items():
-            sent.add_metric([self._table, _label(target), _label(outcome)], n)
+            sent.add_metric([*self._own, _label(target), _label(outcome)], n)
         queue = GaugeMetricFamily(
             "weever_alert_queue_length", "Deliveries that have failed and are tried again.", labels=labels
         )
         for target, length in self._queues.items():
-            queue.add_metric([self._table, _label(target)], length)
+            queue.add_metric([*self._own, _label(target)], length)
         yield from (sent, queue)
 
     def _of_learning(self) -> Iterator[Metric]:
         yield self._gauge("weever_learned_rules", "Rules that were learned and hold.", self._learned)
-        events = CounterMetricFamily("weever_rule_events", "What became of learned rules.", labels=["table", "event"])
+        events = CounterMetricFamily("weever_rule_events", "What became of learned rules.", labels=[*_OWN, "event"])
         for event, n in self._events.items():
-            events.add_metric([self._table, event], n)
+            events.add_metric([*self._own, event], n)
         yield events
         yield self._counter("weever_learning_failures", "How often learning has stopped.", self._learning_failures)
 
     def _counter(self, name: str, text: str, value: float) -> Metric:
-        family = CounterMetricFamily(name, text, labels=["table"])
-        family.add_metric([self._table], value)
+        family = CounterMetricFamily(name, text, labels=_OWN)
+        family.add_metric(self._own, value)
         return family
 
     def _gauge(self, name: str, text: str, value: float | None) -> Metric:
         """A gauge with one value, or with none where it is not known."""
-        family = GaugeMetricFamily(name, text, labels=["table"])
+        family = GaugeMetricFamily(name, text, labels=_OWN)
         if value is not None:
-            family.add_metric([self._table], value)
+            family.add_metric(self._own, value)
         return family
 
 

@@ -140,17 +140,18 @@ class Watch:
 
 @contextmanager
 def watching(
+    job: str,
     file: RuleFile,
     settings: options.Metrics,
     *,
     notice: Callable[[str], None],
     lineage: Callable[[str], Lineage | None] = lambda run_id: None,
 ) -> Iterator[Watch]:
-    """Watches the job of a rule file within the block. `notice` is told where metrics are served.
+    """Watches the job of a rule file within the block. `job`: its name. `notice` is told where metrics are served.
 
     `lineage` makes what tells a catalog, from the id of this run.
     """
-    metrics, run_id = Metrics(file.table, file.rules), str(uuid4())
+    metrics, run_id = Metrics(job, file.table, file.rules), str(uuid4())
     logs.bind(run_id=run_id)
     with ExitStack() as open_until_the_end:
         if settings.port is not None:
@@ -160,12 +161,12 @@ def watching(
             _try_file(metrics, settings.file)
         told = lineage(run_id)
         watch = Watch(metrics, settings.file, open_until_the_end.enter_context(told) if told else None)
-        _log.info("job_started", told=True, table=file.table, rules=len(file.rules))
+        _log.info("job_started", told=True, job=job, table=file.table, rules=len(file.rules))
         try:
             yield watch
         finally:
             watch.write()
-            _log.info("job_stopped", told=True, table=file.table)
+            _log.info("job_stopped", told=True, job=job, table=file.table)
 
 
 def _try_file(metrics: Metrics, path: str) -> None:

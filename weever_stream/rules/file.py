@@ -22,7 +22,7 @@ from weever_stream.rules.lint import notes_on, repeats
 from weever_stream.rules.nodes import MAX_BYTES, Node, read_document, read_nodes
 from weever_stream.rules.notations import read_notation
 from weever_stream.rules.odcs import Skipped, is_contract, read_contract
-from weever_stream.rules.references import resolved
+from weever_stream.rules.references import Secret, resolved
 from weever_stream.rules.shapes import shape_errors
 from weever_stream.rules.source import Document, Source
 from weever_stream.rules.types import ColumnType, Schema, type_of_name
@@ -56,6 +56,8 @@ class RuleFile:
     learn: Mapping[str, Any] | None = None
     trigger: str | None = None
     spark: Mapping[str, Any] = field(default_factory=dict)
+    name: str | Secret | None = None
+    """The job's name; a `Secret` where it was written as a reference."""
     path: str | None = None
     notes: tuple[str, ...] = ()
     """What is not wrong but worth a look."""
@@ -112,7 +114,7 @@ class RuleFile:
         errors: list[RuleError] = []
         parts = {
             name: resolved(getattr(self, name), environ, self._root and self._root.child(name), errors)
-            for name in ("source", "sinks", "alerts", "metrics", "state", "learn", "spark")
+            for name in ("name", "source", "sinks", "alerts", "metrics", "state", "learn", "spark")
         }
         RuleErrors.raise_all(errors)
         return replace(self, **parts)
@@ -236,6 +238,7 @@ def _read_root(root: Node, document: Document) -> RuleFile:
         learn=model.learn,
         trigger=model.trigger,
         spark=model.spark,
+        name=model.name,
         path=document.name,
         notes=notes_on(rules, key),
         _root=root,

@@ -133,6 +133,7 @@ class FileModel(_Shape):
     """A rule file of weever_stream."""
 
     version: Annotated[Literal[1], Field(description="The version of this format.")] = 1
+    name: Annotated[str | None, Field(description="Names the job in alerts, metrics and lineage.")] = None
     table: Annotated[Annotated[Name, Tag("text")] | Annotated[TableModel, Tag("mapping")], Discriminator(_written)]
     key: Annotated[Names | None, Field(description="The columns that name a row.")] = None
     columns: Annotated[dict[str, Name], Field(description="Types where the source has none, or to override it.")] = {}

@@ -90,7 +90,15 @@ def alerting(job: Job, ours: Callable[[], bool], watchers: Sequence[Watcher] = (
     notes = Notes(notes_of(job))
     names = [rule.name for rule in job.file.rules]
     with Dispatch(
-        job.file.table, job.routes, targets, notes, watchers=watchers, log=tell, ours=ours, rules=names
+        job.file.table,
+        job.routes,
+        targets,
+        notes,
+        job=job.name,
+        watchers=watchers,
+        log=tell,
+        ours=ours,
+        rules=names,
     ) as dispatch:
         yield [AlertIntake(dispatch)]
         dispatch.drain(_SECONDS_TO_END)

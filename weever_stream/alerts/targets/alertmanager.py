@@ -16,14 +16,25 @@ from typing import Any
 from weever_stream.alerts.hosts import TargetError
 from weever_stream.alerts.http import Post
 from weever_stream.alerts.notice import Delivered, Notice
-from weever_stream.alerts.texts import TRIAL, as_json, cut, example_line, facts, group_text, listing, one_line, title
+from weever_stream.alerts.texts import (
+    TRIAL,
+    as_json,
+    bounded_key,
+    cut,
+    example_line,
+    facts,
+    group_text,
+    listing,
+    one_line,
+    title,
+)
 from weever_stream.job.alerts import AlertmanagerAlert
 from weever_stream.job.options import duration
 
 __all__ = ["Alertmanager"]
 
 _API = "/api/v2/alerts"
-_OURS = frozenset({"alertname", "rule", "table", "severity", "owner", "group", "dedup_key", "trial"})
+_OURS = frozenset({"alertname", "rule", "job_name", "table", "severity", "owner", "group", "dedup_key", "trial"})
 _TOLD_PER_LIFE = 4
 _TRIAL = timedelta(minutes=5)
 _SHORTEST = timedelta(seconds=1)
@@ -78,11 +89,12 @@ class Alertmanager:
         own = {
             "alertname": one_line(notice.rule),
             "rule": one_line(notice.rule),
+            "job_name": one_line(notice.job),
             "table": one_line(notice.table),
             "severity": notice.severity,
             "owner": one_line(notice.owner or ""),
             "group": group_text(notice),
-            "dedup_key": one_line(notice.dedup_key, 1000),
+            "dedup_key": bounded_key(notice.dedup_key, 1000),
             "trial": "true" if notice.trial else "",
         }
         return {name: value for name, value in {**self._labels, **own}.items() if value}

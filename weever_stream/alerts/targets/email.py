@@ -8,6 +8,7 @@ password. Nothing of an alert can become a header: headers are one line and enco
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import smtplib
 import ssl
@@ -139,7 +140,7 @@ def _html(told: list[list[str]]) -> str:
 
 
 def _message_id(sender: Address, *parts: str) -> str:
-    digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
     return f"<weever.{digest}@{sender.domain}>"
 
 

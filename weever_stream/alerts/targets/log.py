@@ -30,6 +30,7 @@ class Log:
         say = self._log.error if severe else self._log.warning
         fields: dict[str, Any] = {"target": self.name, "rule": notice.rule, "table": notice.table, "open": notice.open}
         known = {
+            "job": notice.job,
             "severity": notice.severity,
             "group": group_text(notice),
             "dedup_key": notice.dedup_key,

@@ -6,14 +6,13 @@ event, not yet that somebody was paged.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from weever_stream.alerts.http import Answer, Post
 from weever_stream.alerts.notice import Delivered, DeliveryError, Notice
-from weever_stream.alerts.texts import TRIAL, as_json, example_line, facts, listing, one_line, title, valid
+from weever_stream.alerts.texts import TRIAL, as_json, bounded_key, example_line, facts, listing, one_line, title
 from weever_stream.job.alerts import PagerdutyAlert
 
 __all__ = ["Pagerduty", "event"]
@@ -48,7 +47,7 @@ def event(notice: Notice) -> dict[str, Any]:
     """The event, without the routing key."""
     told: dict[str, Any] = {
         "event_action": "resolve" if notice.what == "resolve" else "trigger",
-        "dedup_key": _key(notice.dedup_key),
+        "dedup_key": bounded_key(notice.dedup_key, _KEY),
         "payload": {
             "summary": title(notice, limit=_SUMMARY),
             "source": one_line(notice.table),
@@ -73,14 +72,6 @@ def _details(notice: Notice) -> dict[str, Any]:
     if notice.what != "resolve":
         details["list_them"] = listing(notice)
     return {"trial": TRIAL, **details} if notice.trial else details
-
-
-def _key(dedup_key: str) -> str:
-    """The same key, or one that is as unique where it is too long for PagerDuty."""
-    if len(dedup_key) <= _KEY:
-        return valid(dedup_key, _KEY)
-    digest = hashlib.sha256(dedup_key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return valid(dedup_key[: _KEY - 33], _KEY) + "/" + digest
 
 
 def _require_success(answer: Answer) -> None:

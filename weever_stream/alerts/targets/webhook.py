@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from weever_stream.alerts.http import Post
 from weever_stream.alerts.notice import Delivered, Example, Notice
-from weever_stream.alerts.texts import as_json, one_line, title, valid
+from weever_stream.alerts.texts import as_json, bounded_key, one_line, title, valid
 from weever_stream.job.alerts import WebhookAlert
 
 __all__ = ["VERSION", "Webhook", "body", "notice_id", "signature"]
@@ -58,10 +58,8 @@ def signature(secret: str, at: int, told: bytes) -> str:
 
 def notice_id(notice: Notice) -> str:
     """Names one notice, however often it is sent: what it is about, what is said of it, and which time that is."""
-    key = valid(notice.dedup_key, 10_000)
-    if len(key) > 200:
-        key = hashlib.sha256(key.encode("utf-8")).hexdigest()
-    return quote(f"{key}:{notice.what}:{notice.serial or notice.at.isoformat()}", safe="/:.-_")
+    key = bounded_key(quote(valid(notice.dedup_key, 10_000), safe="/.-_"), 300)
+    return f"{key}:{notice.what}:{quote(notice.serial or notice.at.isoformat(), safe=':.-_')}"
 
 
 def body(notice: Notice) -> dict[str, Any]:
@@ -73,6 +71,7 @@ def body(notice: Notice) -> dict[str, Any]:
         "trial": notice.trial,
         "dedup_key": valid(notice.dedup_key, 10_000),
         "title": title(notice),
+        "job": valid(notice.job, _LONGEST),
         "table": valid(notice.table, _LONGEST),
         "rule": valid(notice.rule, _LONGEST),
         "severity": notice.severity,
@@ -95,10 +94,10 @@ def _text(text: str | None) -> str | None:
     return None if text is None else valid(text, _LONGEST)
 
 
-def _texts(values: Mapping[str, str] | None) -> dict[str, str] | None:
+def _texts(values: Mapping[str, str | None] | None) -> dict[str, str | None] | None:
     if values is None:
         return None
-    return {valid(name, _LONGEST): valid(value, _LONGEST) for name, value in values.items()}
+    return {valid(name, _LONGEST): _text(value) for name, value in values.items()}
 
 
 def _example(example: Example) -> dict[str, Any]:
