@@ -95,14 +95,14 @@ def _around(method: str, *, before: bool = False) -> Callable[[int], None]:
 def _after_state(n: int) -> None:
     from weever_stream.stream import batches
 
-    whole, passed = batches._told, _at(n)
+    whole, passed = batches._said, _at(n)
 
-    def told(output: Any) -> Any:
+    def said(output: Any) -> Any:
         rows = whole(output)
         passed()
         return rows
 
-    batches._told = told
+    batches._said = said
 
 
 def _around_sink(before: int | None, after: int | None, n: int) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from weever_stream.errors import DataError
 from weever_stream.feeds import open_feed
-from weever_stream.feeds.changes import DROP, PUT, REJECT
-from weever_stream.feeds.delta import read_commits
+from weever_stream.feeds.changes import BATCH_BYTES, DROP, PUT, REJECT
+from weever_stream.feeds.delta import read_commits, reader_options
 from weever_stream.feeds.types import schema_of_spark
 from weever_stream.job.options import DeltaSource
 from weever_stream.rules.types import ColumnType, type_of_name
@@ -34,6 +34,12 @@ def streamed(spark, path, names, checkpoint, columns=None, **options):
     )  # fmt: skip
     query.awaitTermination()
     return sorted((row["_weever_sequence"], row["_weever_change"], *(row[name] for name in names)) for row in rows)
+
+
+def test_a_batch_is_bounded_by_bytes_unless_the_user_says_otherwise():
+    assert reader_options(DeltaSource(kind="delta", path="t"))["maxBytesPerTrigger"] == BATCH_BYTES
+    said = reader_options(DeltaSource(kind="delta", path="t", options={"maxBytesPerTrigger": "7"}))
+    assert said["maxBytesPerTrigger"] == "7"
 
 
 @pytest.mark.slow

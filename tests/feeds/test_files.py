@@ -8,7 +8,7 @@ import pytest
 
 from weever_stream.errors import DataError
 from weever_stream.feeds import open_feed
-from weever_stream.feeds.changes import DROP, DROP_ANYWHERE, PUT, PUT_ANYWHERE, REJECT
+from weever_stream.feeds.changes import BATCH_BYTES, DROP, DROP_ANYWHERE, PUT, PUT_ANYWHERE, REJECT
 from weever_stream.feeds.files import reader_options
 from weever_stream.job.options import FilesSource
 from weever_stream.rules.types import ColumnType, type_of_name
@@ -38,7 +38,7 @@ def streamed(spark, feed, names, folder):
 
 
 def test_a_batch_is_bounded_by_bytes_unless_the_user_says_otherwise(tmp_path):
-    assert reader_options(source(tmp_path, "json"))["maxBytesPerTrigger"] == str(1 << 30)
+    assert reader_options(source(tmp_path, "json"))["maxBytesPerTrigger"] == BATCH_BYTES
     for name in ("maxFilesPerTrigger", "maxBytesPerTrigger"):
         said = reader_options(source(tmp_path, "json", **{name: "7"}))
         assert {limit: said.get(limit) for limit in ("maxFilesPerTrigger", "maxBytesPerTrigger") if limit in said} == {

@@ -144,7 +144,7 @@ class Query:
         deltas = unpacked_here(rows, self.setup).select(TOLD).to_pylist() if rows else []  # type: ignore[arg-type]
         for shard, result in results.items():
             tally = _tally(self.setup, result.manifest) | {"bytes": 0, "seconds": 0.0}
-            self.ledger.take(shard, json.dumps(tally).encode())
+            self.ledger.take(shard, json.loads(json.dumps(tally)))
         for sink in self._sinks:
             if self._chance.strikes("a sink fails"):
                 raise QueryFailed(f"{type(sink).__name__} is down")

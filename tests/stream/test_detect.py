@@ -101,6 +101,8 @@ def test_what_cannot_run_is_told_before_a_query_starts(spark: SparkSession, tmp_
         detect(frame, ["t.zip = s.zip and t.c != s.c"], store=store, key="id")
     with pytest.raises(DataError, match="_commit_version"):
         detect(frame.drop("_commit_version"), ["t.a = s.a and t.c != s.c"], store=store, key="id")
+    with pytest.raises(DataError, match="not a streaming one"):
+        detect(spark.createDataFrame([], frame.schema), ["t.a = s.a and t.c != s.c"], store=store, key="id")
 
 
 def test_rules_come_in_the_forms_that_every_entry_point_takes(spark: SparkSession, tmp_path: Path):

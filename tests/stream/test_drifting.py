@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,6 @@ from weever_stream.feeds.changes import DROP, PUT
 from weever_stream.learn.drift import Drift, Observation
 from weever_stream.rules import parse_rule
 from weever_stream.stream.drifting import struck
-from weever_stream.stream.operator import DELTAS, TALLY
 from weever_stream.stream.routing import Router
 from weever_stream.stream.work import ShardWork
 
@@ -53,12 +51,12 @@ class Shards:
                 changes.append((DROP, self.number, self.rows[key]))
             self.rows[key] = {"id": key, "a": a, "b": b}
             changes.append((PUT, self.number, self.rows[key]))
-        told: list[Any] = []
+        said: list[Any] = []
         bodies: dict[int, list[bytes]] = {}
         for shard, message in Router(self.setup).route(change_frame(changes, SCHEMA)):
             bodies.setdefault(shard, []).append(message.pack())
         for shard, mine in bodies.items():
-            culprits = Culprits(["id"])
+            culprits, pairs = Culprits(["id"]), list[Any]()
             steps = ShardWork(self.setup).apply(shard, self.number, self.states.get(shard), mine, culprits)
             while True:
                 try:
@@ -66,13 +64,10 @@ class Shards:
                 except StopIteration as end:
                     self.states[shard] = end.value.dump()
                     break
-                told.append(
-                    SimpleNamespace(kind=DELTAS, shard=shard, rule=0, sign=piece.sign, moving=piece.moving, body=None)
-                )
-            body = json.dumps({"struck": culprits.told()}).encode()
-            told.append(SimpleNamespace(kind=TALLY, shard=shard, rule=-1, sign=0, moving=False, body=body))
+                pairs.append([0, piece.sign, piece.moving, piece.pairs])
+            said.append({"pairs": pairs, "struck": json.loads(json.dumps(culprits.told()))})
         before = self.counted()
-        self.drift.observe(Observation(self.number, len(changes), "", "", struck(told, [self.rule])))
+        self.drift.observe(Observation(self.number, len(changes), "", "", struck(said, [self.rule])))
         return round(self.counted() - before, 6)
 
     def counted(self) -> float:

@@ -6,8 +6,9 @@ takes the pairs of the rows with most pairs first; one whose two rows are both i
 matching: at most as many as the fewest, and at least half), and its row with more pairs is the culprit, or either of
 them where they have as many.
 
-Of each rule up to 256 culprits are named, by a hash of their keys that is the same in every shard and every batch, so
-that whoever adds up shards and batches can tell the same row when it comes again. Pairs are looked at one by one in
+Of each rule up to 256 culprits are named, fewer where a batch breaks more than 64 rules, so that what a shard reports
+stays small. A name is a hash of the key that is the same in every shard and every batch, so that whoever adds up shards
+and batches can tell the same row when it comes again. Pairs are looked at one by one in
 Python, so of more than 16,384 pairs of a rule about half of that or more are: counts then are rather too low than too
 high.
 
@@ -36,7 +37,8 @@ __all__ = ["Culprits"]
 
 _LOOKED_AT = 1 << 14
 """Pairs of a rule."""
-_NAMED = 256
+_NAMED, _NAMED_IN_ALL = 256, 1 << 14
+"""Culprits of a rule, and of all rules, that are named."""
 
 
 class _Piece(NamedTuple):
@@ -90,12 +92,13 @@ class Culprits:
         `named` has for each culprit the hashes of its key and of the key of one partner (None for a rule on one row),
         and whether the partner may as well be the culprit.
         """
+        most = min(_NAMED, max(1, _NAMED_IN_ALL // max(1, len(self._broken))))
         return [
-            {"rule": rule, "moving": moving, **self._explained(broken)}
+            {"rule": rule, "moving": moving, **self._explained(broken, most)}
             for (rule, moving), broken in self._broken.items()
         ]
 
-    def _explained(self, broken: _Broken) -> dict[str, Any]:
+    def _explained(self, broken: _Broken, most: int) -> dict[str, Any]:
         chosen: list[tuple[int, bool, bool]] = []
         """A pair, whether its right row is the culprit, and whether both may be."""
         left, right = (np.concatenate([piece[at] for piece in broken.pieces]) for at in (1, 2))
@@ -111,7 +114,7 @@ class Culprits:
                 continue
             used |= {one, other}
             chosen.append((pair, bool(theirs[pair] > ours[pair]), bool(theirs[pair] == ours[pair])))
-        return {"rows": len(chosen), "named": self._named(broken, chosen[:_NAMED])}
+        return {"rows": len(chosen), "named": self._named(broken, chosen[:most])}
 
     def _named(self, broken: _Broken, chosen: list[tuple[int, bool, bool]]) -> list[tuple[int, int | None, bool]]:
         ends = np.cumsum([len(one.left) for one in broken.pieces])

@@ -7,7 +7,7 @@ pairs finds them twice and packs the one that stands right. Cost: linear in rows
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from weever_stream.index.arrays import Ints
     from weever_stream.rules.model import Rule
 
-__all__ = ["PAIRS_A_PIECE", "pack_pairs", "unpack_pairs"]
+__all__ = ["PAIRS_A_PIECE", "Packed", "pack_pairs", "unpack_pairs"]
 
 PAIRS_A_PIECE = 1 << 16
 _BYTES_A_PIECE = 64 << 20
@@ -35,13 +35,26 @@ _BYTES_A_PIECE = 64 << 20
 _FORMAT = Format(b"WEEVERPA", 1, "a piece of pairs", "this is an error of ours; please report it")
 
 
-def pack_pairs(found: Found, family: FamilyPlan) -> Iterator[tuple[int, bytes]]:
-    """Pieces of bounded size, each with its number of pairs."""
+_BYTES_A_PAIR = 200
+"""Of a violation that is written out, besides keys and values: id, fingerprint, severity, offsets."""
+
+
+class Packed(NamedTuple):
+    """A piece of pairs."""
+
+    pairs: int
+    body: bytes
+    written: int
+    """Bytes that the piece takes when it is unpacked, about. A row that is in many pairs is written with each."""
+
+
+def pack_pairs(found: Found, family: FamilyPlan) -> Iterator[Packed]:
+    """Pieces of bounded size."""
     for at in range(0, len(found), PAIRS_A_PIECE):
         yield from _piece(found, family, at, min(at + PAIRS_A_PIECE, len(found)))
 
 
-def _piece(found: Found, family: FamilyPlan, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+def _piece(found: Found, family: FamilyPlan, begin: int, end: int) -> Iterator[Packed]:
     """Some of the pairs; in two halves if they would be too many bytes when they are written out."""
     rule, key = family.routed.rules[found.rule].rule, family.routed.key
     columns = [*key, *(name for name in rule.columns if name not in key)]
@@ -59,8 +72,15 @@ def _piece(found: Found, family: FamilyPlan, begin: int, end: int) -> Iterator[t
     if rule.symmetric and len(sides) == 2:
         left, right = _smaller_left(rows.select(list(key)), sides[0][1], sides[1][1], key, drop=family.roles)
         sides = [("left", left), ("right", right)]
-    if len(sides[0][1]):
-        yield len(sides[0][1]), _packed(rows, [(name, side.astype(np.int32).tobytes()) for name, side in sides])
+    if pairs := len(sides[0][1]):
+        body = _packed(rows, [(name, side.astype(np.int32).tobytes()) for name, side in sides])
+        yield Packed(pairs, body, pairs * _bytes_a_pair(rows, rule, len(sides)))
+
+
+def _bytes_a_pair(rows: pa.RecordBatch, rule: Rule, sides: int) -> int:
+    """What a pair takes when it is written out, about: keys and values are texts then, and values have names."""
+    row: int = 2 * rows.nbytes // rows.num_rows + sum(len(name) + 4 for name in rule.columns)
+    return _BYTES_A_PAIR + len(rule.name) + sides * row
 
 
 def _smaller_left(

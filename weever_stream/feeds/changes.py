@@ -15,6 +15,7 @@ A record that cannot be read never fails the query and is never lost: it is a ro
 from __future__ import annotations
 
 __all__ = [
+    "BATCH_BYTES",
     "CHANGE",
     "CLEAR",
     "CONTROL",
@@ -46,6 +47,10 @@ CLEAR = 4
 """All rows with a smaller sequence go. Key columns are null."""
 REJECT = 5
 """A record that cannot be read; only the control columns count."""
+
+BATCH_BYTES = str(256 << 20)
+"""Bytes of files in a batch, one file at least, unless the job says otherwise: compressed Parquet takes many times that
+in memory, and a table or folder that was filled for a year must not come in one batch."""
 
 WORDS = {
     "insert": PUT,

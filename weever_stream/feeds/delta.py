@@ -3,6 +3,10 @@
 The sequence is the version of the commit. Old rows are known (`update_preimage`, `delete`), so drops go where the row
 is. The frame is a projection of the table's own columns: no decoding, no cost beyond reading.
 
+A batch is bounded by `BATCH_BYTES` of files. Delta cuts the snapshot and commits without change files (appends,
+overwrites) there; a commit with change files it reads whole. After a cut new rows of an overwrite may come before the
+old ones go: the router then replaces what shards hold of their keys (`routing.Router`).
+
 An added column stops a running stream once, with DELTA_SCHEMA_CHANGED_WITH_VERSION; opened and started again it goes
 on. A table with column mapping needs a schema log (`tracking`, a folder below the stream's checkpoint) to be streamed
 across renamed and dropped columns: then every change of schema stops the stream once, with
@@ -20,7 +24,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from weever_stream.errors import DataError, StateError
-from weever_stream.feeds.changes import DROP, PUT
+from weever_stream.feeds.changes import BATCH_BYTES, DROP, PUT
 from weever_stream.feeds.conversion import recast
 from weever_stream.feeds.readings import Reading, Trace, change_frame, changes_by_name, check_names, column
 from weever_stream.feeds.topics import ANEW
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
     from weever_stream.job.options import DeltaSource
     from weever_stream.rules.types import ColumnType
 
-__all__ = ["DeltaFeed", "read_commits"]
+__all__ = ["DeltaFeed", "read_commits", "reader_options"]
 
 _CHANGES = {"insert": PUT, "update_postimage": PUT, "update_preimage": DROP, "delete": DROP}
 _PROPERTY = "delta.enableChangeDataFeed"
@@ -53,6 +57,11 @@ _OTHERS_MAY_CHANGE = {
     "allowSourceColumnTypeChange": "always",
 }
 """What rules read is compared with what is stored whenever a query starts."""
+
+
+def reader_options(source: DeltaSource) -> dict[str, str]:
+    """What Delta's reader is told besides the table. Delta's own limit, 1,000 files, says little about bytes."""
+    return {"maxBytesPerTrigger": BATCH_BYTES, **revealed(source.options)}
 
 
 class DeltaFeed:
@@ -94,7 +103,7 @@ class DeltaFeed:
             reader = reader.option("startingVersion", str(self._source.starting_version))
         if self._tracking is not None and self._properties.get(_MAPPING, "none") != "none":
             reader = reader.options(schemaTrackingLocation=self._tracking, **_OTHERS_MAY_CHANGE)
-        reader = reader.options(**revealed(self._source.options))
+        reader = reader.options(**reader_options(self._source))
         rows = reader.table(self._source.table) if self._source.table else reader.load(self._source.path)
         return read_commits(rows, names, self._key, self._found, self._declared)
 

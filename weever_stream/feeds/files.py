@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, LongType, StringType, StructField, StructType
 
 from weever_stream.errors import DataError
+from weever_stream.feeds.changes import BATCH_BYTES
 from weever_stream.feeds.changes import WORDS as _CHANGES
 from weever_stream.feeds.conversion import from_text, whole
 from weever_stream.feeds.delta import read_commits
@@ -48,8 +49,6 @@ _READER = {
     "ignoreMissingFiles": "false",
 }
 _LIMITS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
-_ONE_BATCH = str(1 << 30)
-"""Bytes of files, one file at least: a folder that has been filled for a year must not come in one batch."""
 _SAMPLE = 100
 """Lines of JSON that must show a version somewhere."""
 
@@ -57,7 +56,7 @@ _SAMPLE = 100
 def reader_options(source: FilesSource) -> dict[str, str]:
     """What Spark's reader of files is told. Of the two limits of a batch Spark takes one."""
     given = revealed(source.options)
-    limit = {} if any(name in given for name in _LIMITS) else {"maxBytesPerTrigger": _ONE_BATCH}
+    limit = {} if any(name in given for name in _LIMITS) else {"maxBytesPerTrigger": BATCH_BYTES}
     return {**_READER, **limit, **given}
 
 

@@ -2,7 +2,8 @@
 
 The operator's output is persisted before anything reads it, or each sink would run the state function again. Pairs that
 moved between shards are set off only in batches that have any. If a sink fails, the batch fails and is repeated as a
-whole; sinks bear that (see `sinks.batch`). Cost: one pass over the operator's output, and what the sinks take.
+whole; sinks bear that (see `sinks.batch`). Cost: one pass over the operator's output, and what the sinks take. The
+driver collects tallies, and up to `operator.DRIVER_BYTES` of violations: a batch with more is unpacked by Spark.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Batches"]
 
-_SMALL = 64 << 10
-"""Bytes up to which a piece of pairs is unpacked in the driver. A batch has a few pieces for each shard and rule."""
 _REJECTED = "reason string, origin string, record string"
 _Changed: TypeAlias = "Counter[tuple[str, str]]"
 """How many violations of a rule were added, and removed."""
@@ -74,12 +73,10 @@ class Batches:
 
     def _write(self, output: DataFrame, number: int, began: float) -> None:
         when = planned(self.spark, self.checkpoint, number)
-        told = _told(output)
-        tallies = [self.ledger.take(r.shard, bytes(r.body)) for r in told if r.kind == TALLY and r.shard != ASIDE]
-        counts: dict[str, int] = next(
-            (json.loads(bytes(row.body)) for row in told if row.kind == TALLY and row.shard == ASIDE), {}
-        )
-        deltas, moved, changed = self._net(output, told)
+        said = _said(output)
+        tallies = [self.ledger.take(shard, tally) for shard, tally in said.shards.items()]
+        counts = said.counts
+        deltas, moved, changed = self._net(output, said)
         by_rule = {change: self._by_rule(changed, change) for change in ("added", "removed")}
         added, removed = (sum(by_rule[change].values()) for change in ("added", "removed"))
         try:
@@ -104,7 +101,7 @@ class Batches:
         finally:
             if moved is not None:
                 moved.unpersist()
-        notices = self.drift.observe(self._observed(batch, told, counts.get("changes", 0)))
+        notices = self.drift.observe(self._observed(batch, said, counts.get("changes", 0)))
         report = BatchReport(
             batch=number,
             position=when.position,
@@ -129,24 +126,24 @@ class Batches:
         self.ledger.note(report, self.drift)
         self.observe(report)
 
-    def _observed(self, batch: Batch, told: list[Row], changes: int) -> Observation:
+    def _observed(self, batch: Batch, said: _Said, changes: int) -> Observation:
         """What is looked at for drift."""
         still = {name: n + batch.unlisted.get(name, 0) for name, n in batch.open.items()}
-        broken = struck(told, self._names)
+        broken = struck(said.shards.values(), self._names)
         return Observation(
             batch.id, changes, batch.position, batch.detected_at.isoformat(timespec="seconds"), broken, still
         )
 
-    def _net(self, output: DataFrame, told: list[Row]) -> tuple[DataFrame, DataFrame | None, _Changed]:
+    def _net(self, output: DataFrame, said: _Said) -> tuple[DataFrame, DataFrame | None, _Changed]:
         """The deltas, what of them is kept in memory, and how many of each rule were added and removed."""
-        pieces = [row for row in told if row.kind == DELTAS]
-        if all(row.body is not None for row in pieces):
-            return self._net_here(pieces, output.sparkSession)
+        if all(tally["collect"] for tally in said.shards.values()):
+            return self._net_here(said.pieces, output.sparkSession)
         still: _Changed = Counter()
         moving: _Changed = Counter()
-        for row in pieces:
-            counts = moving if row.moving else still
-            counts[self._names[row.rule], "added" if row.sign > 0 else "removed"] += row.pairs
+        for tally in said.shards.values():
+            for rule, sign, moves, n in tally["pairs"]:
+                counts = moving if moves else still
+                counts[self._names[rule], "added" if sign > 0 else "removed"] += n
         deltas = unpacked(output, self.setup)
         if len({change for _, change in +moving}) < 2:
             return deltas.drop("moving"), None, still + moving
@@ -163,7 +160,8 @@ class Batches:
         if not pieces:
             return session.createDataFrame([], DELTA_SCHEMA), None, Counter()
         table = unpacked_here(pieces, self.setup)
-        changed = Counter(zip(table.column("rule").to_pylist(), table.column("change").to_pylist(), strict=True))
+        counted = table.group_by(["rule", "change"], use_threads=False).aggregate([([], "count_all")])
+        changed = Counter({(row["rule"], row["change"]): row["count_all"] for row in counted.to_pylist()})
         return session.createDataFrame(table), None, changed
 
     @cached_property
@@ -203,11 +201,28 @@ class Batches:
             )
 
 
-def _told(output: DataFrame) -> list[Row]:
-    """All that the operator said, without rejects and large pieces of pairs. The first pass: it runs the operator."""
-    few = (F.col("kind") == DELTAS) & (F.octet_length("body") <= _SMALL)
-    body = F.when((F.col("kind") == TALLY) | few, F.col("body")).alias("body")
-    return output.select("kind", "shard", "rule", "sign", "pairs", "moving", body).collect()
+@dataclass(frozen=True)
+class _Said:
+    """What the operator said of a batch, as far as the driver collects it."""
+
+    shards: dict[int, dict[str, Any]]
+    """The tally of each shard."""
+    counts: Counter[str]
+    """What was counted where changes were routed."""
+    pieces: list[Row]
+    """Pieces of pairs that may be unpacked in the driver: all of them if every tally says so."""
+
+
+def _said(output: DataFrame) -> _Said:
+    """The first pass: it runs the operator."""
+    rows = output.where("collect").select("kind", "shard", "rule", "sign", "pairs", "moving", "body").collect()
+    tallies = [(row.shard, json.loads(bytes(row.body))) for row in rows if row.kind == TALLY]
+    counts: Counter[str] = Counter()
+    for shard, tally in tallies:
+        if shard == ASIDE:
+            counts.update(tally)
+    shards = {shard: tally for shard, tally in tallies if shard != ASIDE}
+    return _Said(shards, counts, [row for row in rows if row.kind == DELTAS])
 
 
 def _operations(counts: dict[str, int]) -> dict[str, int]:

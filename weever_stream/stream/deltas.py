@@ -70,6 +70,11 @@ def detect(
     from weever_stream.feeds.readings import check_names
     from weever_stream.feeds.types import schema_of_spark
 
+    if not changes.isStreaming:
+        raise DataError(
+            "the frame of changes is not a streaming one",
+            hint="read it with spark.readStream; `weever_stream.check` takes a table that does not change",
+        )
     file = as_rule_file(rules)
     names = as_key(key) or file.key
     given = schema_of_spark(changes.schema)

@@ -8,39 +8,23 @@ whose rows are both of the batch are not looked at. Linear in what is named: at 
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from weever_stream.learn.drift import Struck
-from weever_stream.stream.operator import ASIDE, DELTAS, TALLY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any, Protocol
-
-    class Told(Protocol):
-        """A row of `operator.OUTPUT`."""
-
-        kind: int
-        shard: int
-        rule: int
-        sign: int
-        moving: bool
-        body: Any
-
+    from collections.abc import Collection, Mapping, Sequence
+    from typing import Any
 
 __all__ = ["struck"]
 
 
-def struck(told: Iterable[Told], names: Sequence[str]) -> dict[str, Struck]:
-    """The culprits of a batch by rule, from the pieces and tallies of all shards. `names`: of rules, by number."""
-    rows = list(told)
-    left = {row.rule for row in rows if row.kind == DELTAS and row.moving and row.sign < 0}
+def struck(tallies: Collection[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Struck]:
+    """The culprits of a batch by rule, from the tallies of all shards. `names`: of rules, by number."""
+    left = {rule for tally in tallies for rule, sign, moving, _ in tally["pairs"] if moving and sign < 0}
     found: dict[str, Struck] = {}
-    for row in rows:
-        if row.kind != TALLY or row.shard == ASIDE:
-            continue
-        for one in json.loads(bytes(row.body))["struck"]:
+    for tally in tallies:
+        for one in tally["struck"]:
             if one["moving"] and one["rule"] in left:
                 continue
             before = found.get(names[one["rule"]], Struck(0))

@@ -3,15 +3,20 @@
     changes ─ mapInArrow(route) ─> ROUTED ─ groupBy(shard).applyInPandasWithState(work) ─> OUTPUT ─ unpack ─> deltas
 
 Bodies are binary values, so neither numbers nor times nor nulls pass through pandas (where one null makes a bigint
-column floats). Of every batch the operator tells deltas as packed pieces, for each shard a tally, and what was
+column floats). The operator emits the deltas of a batch as packed pieces, a tally for each shard, and what was
 rejected. A worker keeps run files mapped between calls; that is a cache and never the truth: the manifest is.
+
+Memory: rejects pass through groups of their own, piece by piece, so no worker collects them. The driver unpacks small
+batches itself; every shard marks the pieces that it may, up to an equal share of `DRIVER_BYTES`, so what the driver
+collects is bounded whatever the number of shards, rules and runs.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -19,13 +24,15 @@ from weever_stream.detect.culprits import Culprits
 from weever_stream.detect.pairs import PAIRS_A_PIECE, unpack_pairs
 from weever_stream.detect.sections import ipc, read_ipc
 from weever_stream.detect.violations import OUTPUT_SCHEMA
-from weever_stream.errors import DataError
+from weever_stream.errors import DataError, EngineError
 from weever_stream.feeds.changes import CHANGE, CLEAR, PUT, PUT_ANYWHERE
+from weever_stream.state.store import opened
+from weever_stream.stream.position import inside_a_commit, offset_of
 from weever_stream.stream.routing import Router, split_rejects
 from weever_stream.stream.work import CLOSED, ShardWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     import pandas as pd
     from pyspark.sql import DataFrame
@@ -37,21 +44,26 @@ if TYPE_CHECKING:
     _InArrow = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 __all__ = [
-    "ASIDE", "DELTAS", "OUTPUT", "OUTPUT_COLUMNS", "REJECTS", "ROUTED", "STATE", "TALLY",
+    "ASIDE", "DELTAS", "DRIVER_BYTES", "OUTPUT", "OUTPUT_COLUMNS", "REJECTS", "ROUTED", "STATE", "TALLY",
     "filler", "mapped", "router", "unpack_rejects", "unpacker", "worker",
 ]  # fmt: skip
 
 ROUTED = "shard int, body binary"
 STATE = "manifest binary"
-OUTPUT = "kind int, shard int, rule int, sign int, pairs bigint, moving boolean, body binary"
+OUTPUT = "kind int, shard int, rule int, sign int, pairs bigint, moving boolean, collect boolean, body binary"
 OUTPUT_COLUMNS = tuple(column.split()[0] for column in OUTPUT.split(", "))
 DELTAS, TALLY, REJECTS = 0, 1, 2
 """Kinds of output: pieces of pairs; what became of a shard's part of the batch, in JSON; rejected records."""
 ASIDE = -1
-"""The shard that holds nothing: it passes on what was rejected, and how many changes there were."""
+"""The group that passes on how many changes there were; it and those below pass on what was rejected."""
+DRIVER_BYTES = 32 << 20
+"""Bytes of violations, written out, that the driver unpacks itself in a batch. More go through Spark."""
+_REJECT_BYTES = 4 << 20
+"""Of a piece of rejected records."""
 _ROWS_AT_ONCE = 1 << 17
 _BYTES_AT_ONCE = 32 << 20
 _OUTPUT_BYTES = 8 << 20
+_T = TypeVar("_T")
 
 _WORK: dict[str, ShardWork] = {}
 """By the setup's identity and store: one a process."""
@@ -71,13 +83,17 @@ def router(setup: Setup) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
     """For `mapInArrow`: from a change frame to `ROUTED`."""
 
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        routing = Router(setup)
+        routing = Router(setup, replace=_splits_a_commit(setup))
+        group = _partition()
         for changes in _gathered(batches):
             good, bad = split_rejects(changes)
             kinds = good.column(CHANGE).to_numpy()
             puts = int(((kinds == PUT) | (kinds == PUT_ANYWHERE)).sum())
             counts = {"changes": len(kinds), "puts": puts, "clears": int((kinds == CLEAR).sum()), "rejected": len(bad)}
-            yield _routed(ASIDE, ipc(bad.replace_schema_metadata({"counts": json.dumps(counts)})))
+            yield _routed(ASIDE, ipc(bad.slice(0, 0).replace_schema_metadata({"counts": json.dumps(counts)})))
+            for piece in _pieces(bad):
+                group += 1
+                yield _routed(ASIDE - group % setup.shards, ipc(piece))
             for shard, message in routing.route(good) if len(kinds) else ():
                 yield _routed(shard, message.pack())
 
@@ -110,6 +126,14 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
+def _pieces(rejects: pa.Table) -> Iterator[pa.Table]:
+    """Rejects in pieces of bounded size."""
+    rows = len(rejects)
+    at_once = max(1, rows * _REJECT_BYTES // max(1, rejects.nbytes))
+    for at in range(0, rows, at_once):
+        yield rejects.slice(at, at_once).replace_schema_metadata(None)
+
+
 def _routed(shard: int, body: bytes | memoryview) -> pa.RecordBatch:
     return pa.record_batch({"shard": pa.array([shard], pa.int32()), "body": pa.array([bytes(body)], pa.binary())})
 
@@ -118,27 +142,58 @@ def worker(setup: Setup) -> Callable[[Any, Iterable[pd.DataFrame], Any], Iterato
     """For `applyInPandasWithState`: from `ROUTED` by shard to `OUTPUT`, with `STATE`."""
 
     def work(key: Any, frames: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        from pyspark import TaskContext
-
         shard = int(key[0])
-        bodies = [bytes(body) for frame in frames for body in frame["body"]]
-        if shard == ASIDE:
-            for row in _set_aside(bodies):
-                yield _frame([row])
+        if shard < 0:
+            yield from _frames(_set_aside(bytes(body) for frame in frames for body in frame["body"]))
             return
-        context = TaskContext.get()
-        batch = int((context.getLocalProperty("streaming.sql.batchId") if context else None) or 0)
-        began = time.perf_counter()
+        batch, began = batch_id(), time.perf_counter()
+        bodies = [bytes(body) for frame in frames for body in frame["body"]]
         culprits = Culprits(setup.key_names)
-        steps = _work(setup).apply(shard, batch, bytes(state.get[0]) if state.exists else None, bodies, culprits)
-        manifest = yield from _bounded(shard, steps)
+        before = bytes(state.get[0]) if state.exists else None
+        emitting = _Emitting(shard, DRIVER_BYTES // setup.shards)
+        steps = _work(setup).apply(shard, batch, before, bodies, culprits)
+        manifest = yield from _frames(emitting.rows(steps))
         value = manifest.dump()
         state.update((value,))
-        tally = _tally(setup, manifest) | {"struck": culprits.told()}
+        tally = _tally(setup, manifest) | emitting.told() | {"struck": culprits.told()}
         tally |= {"bytes": len(value), "seconds": round(time.perf_counter() - began, 6)}
-        yield _frame([(TALLY, shard, -1, 0, 0, False, json.dumps(tally).encode())])
+        yield _frame([_told(shard, tally)])
 
     return work
+
+
+def _splits_a_commit(setup: Setup) -> bool:
+    """Whether the source cut the batch inside a commit: then a new row may come before the old one goes."""
+    if setup.offsets is None:
+        return False
+    number, (_, files, root) = batch_id(), opened(setup.offsets)
+    texts = [str(files.open_input_stream(f"{root}/{n}").read(), "utf-8") for n in (number - 1, number) if n >= 0]
+    return any(inside_a_commit(offset_of(text)) for text in texts)
+
+
+def batch_id() -> int:
+    """The number of the micro-batch that this task is of. Run files are named by it and kept for so many batches."""
+    text = _property("streaming.sql.batchId")
+    if text is None:
+        raise EngineError(
+            "this task belongs to no micro-batch, so its state cannot be saved",
+            hint="changes must come as a streaming DataFrame, and Spark must pass on `streaming.sql.batchId`",
+        )
+    return int(text)
+
+
+def _property(name: str) -> str | None:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(name)
+
+
+def _partition() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
 
 
 def _tally(setup: Setup, manifest: Manifest) -> dict[str, Any]:
@@ -165,35 +220,63 @@ def _work(setup: Setup) -> ShardWork:
     return _WORK[known]
 
 
-def _bounded(shard: int, steps: Any) -> Any:
-    """Pieces in frames of bounded size; returns what the steps return."""
+class _Emitting:
+    """The pieces of a shard as rows of `OUTPUT`: counts them, and marks those that the driver may collect."""
+
+    def __init__(self, shard: int, room: int) -> None:
+        self._shard, self._room = shard, room
+        self._pairs: Counter[tuple[int, int, bool]] = Counter()
+
+    def rows(self, steps: Generator[Piece, None, Manifest]) -> Generator[tuple[Any, ...], None, Manifest]:
+        """The rows of all pieces; returns what the steps return."""
+        while True:
+            try:
+                piece = next(steps)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            yield self._row(piece)
+
+    def _row(self, piece: Piece) -> tuple[Any, ...]:
+        self._pairs[piece.rule, piece.sign, piece.moving] += piece.pairs
+        self._room -= piece.written
+        return (DELTAS, self._shard, piece.rule, piece.sign, piece.pairs, piece.moving, self._room >= 0, piece.body)
+
+    def told(self) -> dict[str, Any]:
+        """For the tally: the pairs by rule, sign and `moving`, and whether the driver may collect all pieces."""
+        return {"pairs": [[*kind, n] for kind, n in self._pairs.items()], "collect": self._room >= 0}
+
+
+def _frames(rows: Generator[tuple[Any, ...], None, _T]) -> Generator[pd.DataFrame, None, _T]:
+    """Rows of `OUTPUT` in frames of bounded size; returns what the rows' generator returns."""
     held: list[tuple[Any, ...]] = []
     size = 0
     while True:
         try:
-            piece: Piece = next(steps)
+            row = next(rows)
         except StopIteration as end:
             if held:
                 yield _frame(held)
-            return end.value
-        held.append((DELTAS, shard, piece.rule, piece.sign, piece.pairs, piece.moving, piece.body))
-        size += len(piece.body)
+            return end.value  # type: ignore[no-any-return]
+        held.append(row)
+        size += len(row[-1])
         if size >= _OUTPUT_BYTES:
             yield _frame(held)
             held, size = [], 0
 
 
-def _set_aside(bodies: list[bytes]) -> list[tuple[Any, ...]]:
-    """The counts of all changes of a batch, and its rejects."""
-    counts: dict[str, int] = {}
-    told: list[tuple[Any, ...]] = []
+def _set_aside(bodies: Iterable[bytes]) -> Generator[tuple[Any, ...], None, None]:
+    """The rejects of a group, one piece at a time, and at last the counts that came with them."""
+    counts: Counter[str] = Counter()
     for body in bodies:
         table = read_ipc(body)
-        for name, n in json.loads(table.schema.metadata[b"counts"]).items():
-            counts[name] = counts.get(name, 0) + n
+        counts.update(json.loads((table.schema.metadata or {}).get(b"counts", b"{}")))
         if len(table):
-            told.append((REJECTS, ASIDE, -1, 0, len(table), False, body))
-    return [(TALLY, ASIDE, -1, 0, 0, False, json.dumps(counts).encode()), *told]
+            yield (REJECTS, ASIDE, -1, 0, len(table), False, False, body)
+    yield _told(ASIDE, counts)
+
+
+def _told(shard: int, tally: dict[str, Any]) -> tuple[Any, ...]:
+    return (TALLY, shard, -1, 0, 0, False, True, json.dumps(tally).encode())
 
 
 def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from weever_stream.state.store import StoreOptions
 if TYPE_CHECKING:
     from weever_stream.job.job import Job
 
-__all__ = ["folder", "journal_of", "learn_checkpoint", "learn_notes_of", "notes_of", "runs_of"]
+__all__ = ["folder", "journal_of", "learn_checkpoint", "learn_notes_of", "notes_of", "offsets_of", "runs_of"]
 
 
 def folder(checkpoint: str) -> str:
@@ -25,6 +25,11 @@ def notes_of(job: Job) -> StoreOptions:
 def runs_of(job: Job) -> StoreOptions:
     """Where the run files are."""
     return _store(job, f"{folder(job.state.checkpoint)}/runs")
+
+
+def offsets_of(job: Job) -> StoreOptions:
+    """Where Spark's log of offsets is."""
+    return _store(job, f"{job.state.checkpoint.rstrip('/')}/offsets")
 
 
 def learn_checkpoint(job: Job) -> str:

@@ -17,7 +17,9 @@ from weever_stream.errors import StateError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Planned", "exists", "files_read", "last_batches", "planned", "read_text"]
+__all__ = [
+    "Planned", "exists", "files_read", "inside_a_commit", "last_batches", "offset_of", "planned", "read_text",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,16 +36,31 @@ def planned(spark: SparkSession, checkpoint: str, batch: int) -> Planned:
     """What the log says of a batch."""
     text = read_text(spark, f"{checkpoint}/offsets/{batch}")
     try:
-        _, about, feed, *_ = text.splitlines()  # the source of changes, then the lane
+        _, about, *_ = text.splitlines()
         at = datetime.fromtimestamp(json.loads(about)["batchTimestampMs"] / 1000, timezone.utc)
+        offset = offset_of(text)
         # A batch that came from the lane before the source had anything to say stands nowhere.
-        position = told(json.loads(feed)) if feed != "-" else None
+        position = None if offset is None else told(offset)
     except (ValueError, KeyError, TypeError, IndexError):
         raise StateError(
             f"the log of offsets of batch {batch} under {checkpoint} cannot be read",
             hint="it is torn or was written by another Spark; restore the checkpoint from a copy",
         ) from None
     return Planned(json.dumps(position, separators=(",", ":")), at)
+
+
+def offset_of(text: str) -> dict[str, Any] | None:
+    """The end of a batch in the source of changes, as the log of offsets has it; None before the first change."""
+    _, _, feed, *_ = text.splitlines()  # the source of changes, then the lane
+    offset: dict[str, Any] | None = None if feed == "-" else json.loads(feed)
+    return offset
+
+
+def inside_a_commit(offset: dict[str, Any] | None) -> bool:
+    """Whether a Delta source stopped between the files of a commit. Not in the snapshot: that only inserts."""
+    if offset is None or offset.get("isStartingVersion"):
+        return False
+    return int(offset.get("index", -1)) >= 0
 
 
 def last_batches(spark: SparkSession, checkpoint: str) -> tuple[int, int]:
@@ -82,7 +99,7 @@ def told(offset: dict[str, Any]) -> dict[str, Any]:
     """An offset in the words of its source.
 
     A Delta offset names a version and the last file read of it; with a negative index it is the version that is read
-    next. Delta reads a commit whole, but for one of more files than `maxFilesPerTrigger` that holds no change files.
+    next. Delta reads a commit whole, unless it has no change files and is larger than a batch may be.
     """
     if "reservoirVersion" in offset:
         version, index = int(offset["reservoirVersion"]), int(offset.get("index", -1))

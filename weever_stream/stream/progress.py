@@ -6,7 +6,6 @@ not added up batch by batch, so a batch that is repeated after a crash changes n
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -108,9 +107,9 @@ class Ledger:
             noted = {}
         self.shards = {int(shard): ShardTally.of(told) for shard, told in noted.get("shards", {}).items()}
 
-    def take(self, shard: int, body: bytes) -> ShardTally:
-        """What a shard tells at the end of a batch."""
-        self.shards[shard] = tally = ShardTally.of(json.loads(body))
+    def take(self, shard: int, said: dict[str, Any]) -> ShardTally:
+        """What a shard says at the end of a batch."""
+        self.shards[shard] = tally = ShardTally.of(said)
         return tally
 
     def open(self) -> dict[str, int]:

@@ -45,9 +45,12 @@ _NONE: Ints = np.empty(0, np.int64)
 class Router:
     """Routes the changes of one job."""
 
-    def __init__(self, setup: Setup, generation: int | None = None) -> None:
-        """For all families that are kept, or for those of a generation that is filled."""
-        self._setup = setup
+    def __init__(self, setup: Setup, generation: int | None = None, *, replace: bool = False) -> None:
+        """For all families that are kept, or for those of a generation that is filled.
+
+        `replace`: the old row of a put may not be gone yet, so whatever a shard holds of its key is replaced.
+        """
+        self._setup, self._replace = setup, replace
         self._fills = {} if generation is None else {generation: 1}
         self._families = [
             (family, family.encoder) for family in setup.living if generation is None or family.generation == generation
@@ -66,6 +69,8 @@ class Router:
         rows = changes.select(columns.names)
         rows = (rows if rows.schema == columns else rows.cast(columns)).combine_chunks()
         kind: Ints = changes.column(CHANGE).to_numpy().astype(np.int64)
+        if self._replace:
+            kind = np.where(kind == PUT_KNOWN, PUT_ANYWHERE, kind)
         sequence: Ints = changes.column(CHANGE_SEQUENCE).to_numpy().astype(np.int64)
         visits = self._visits(rows, kind)
         anywhere = np.flatnonzero((kind == PUT_ANYWHERE) | (kind == DROP_ANYWHERE)).astype(np.int32)

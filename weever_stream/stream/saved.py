@@ -13,6 +13,7 @@ from weever_stream.rules.types import ColumnType, schema_of
 from weever_stream.state.manifest import Manifest
 from weever_stream.state.noted import ABOUT, Noted
 from weever_stream.state.notes import Notes
+from weever_stream.stream.places import offsets_of
 from weever_stream.stream.setup import Setup
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def setup_of(noted: Noted, job: Job, store: StoreOptions) -> Setup:
         generations={one.number: len(one.rules) for one in noted.generations},
         ended={number: rule.ended for number, rule in enumerate(noted.rules) if rule.ended is not None},
         fills={one.number: one.fills for one in noted.generations if one.fills},
+        # Where drops are remembered every shard gets every change anyway.
+        offsets=offsets_of(job) if job.source.kind == "delta" and not job.remember_drops else None,
     )
     planned = tuple(family.identity for family in setup.families)
     if noted.families and noted.families != planned[: len(noted.families)]:

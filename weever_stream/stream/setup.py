@@ -53,6 +53,9 @@ class Setup:
     """The numbers of rules that are no longer kept, with the reason why their violations are over."""
     fills: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """How many messages fill a generation, by shard."""
+    offsets: StoreOptions | None = None
+    """Spark's log of offsets, of a source that may cut a batch inside a commit; None: it does not, or it is no matter.
+    """
 
     @cached_property
     def families(self) -> tuple[FamilyPlan, ...]:

@@ -53,6 +53,8 @@ class Piece:
     """For `pairs.unpack_pairs`."""
     moving: bool
     """Whether both rows of each pair are of this batch: another shard may tell the opposite of the same pairs."""
+    written: int = 0
+    """Bytes that the piece takes when it is unpacked, about."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +138,8 @@ class ShardWork:
             if number not in self.setup.ended or opened.open[rule] < 0:
                 continue
             for found in opened.shard.violations(rule) if opened.open[rule] else ():
-                for pairs, body in pack_pairs(found, opened.family):
-                    yield Piece(number, CLOSED, pairs, body, moving=False)
+                for packed in pack_pairs(found, opened.family):
+                    yield Piece(number, CLOSED, packed.pairs, packed.body, moving=False, written=packed.written)
             opened.open[rule], opened.unlisted[rule] = -1, 0
 
     def _move(self, opened: Opened, message: Message) -> None:
@@ -169,10 +171,10 @@ class ShardWork:
             if culprits is not None and found.sign > 0:
                 culprits.take(number, found, moving=moving)
             opened.unlisted[found.rule] += found.sign * len(found) if mirrored[found.rule] else 0
-            for pairs, body in pack_pairs(found, opened.family):
-                opened.open[found.rule] += found.sign * pairs
-                opened.unlisted[found.rule] -= 2 * found.sign * pairs if mirrored[found.rule] else 0
-                yield Piece(number, found.sign, pairs, body, moving)
+            for packed in pack_pairs(found, opened.family):
+                opened.open[found.rule] += found.sign * packed.pairs
+                opened.unlisted[found.rule] -= 2 * found.sign * packed.pairs if mirrored[found.rule] else 0
+                yield Piece(number, found.sign, packed.pairs, packed.body, moving, packed.written)
         for rule, (was, now) in enumerate(zip(before, opened.shard.unlisted, strict=True)):
             if opened.family.rules[rule] not in self.setup.ended:
                 opened.unlisted[rule] += (now - was) * (1 if mirrored[rule] else 2)
