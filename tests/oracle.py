@@ -1,12 +1,15 @@
 """The truth by nested loops: the violations of rules over a table, in plain Python and nothing of the engine.
 
-    violations(rules, rows, key="id")  ->  {(rule name, left key, right key), …}
+    violations([written("t.a = s.a", "same_a")], rows, key="id")  ->  {(rule name, left key, right key), …}
 
-Rows are dicts of Python values, one a key. What holds (docs/rules.md): a comparison with null is never satisfied;
+Rules are taken as they were written: a mistake in the normal form, or in what becomes of it when types are known, must
+not reach the truth. Of the package only the parser is used. Rows are dicts of Python values, one a key. What holds (docs/rules.md): a comparison with null is never satisfied;
 NaN equals NaN and is greater than every number; -0.0 equals 0.0; text compares by its UTF-8 bytes; whole numbers and
 decimals exactly, and with a float as doubles; timestamps as instants; a date with a zoneless timestamp as its midnight.
 A row never pairs with itself. A rule that reads the same with t and s exchanged has its pairs once, the smaller key on
 the left. A rule that names t alone has violations of one row, whose right key is None.
+
+Text that meets a date or a timestamp is one, as in `t.day > '2024-01-31'`.
 
 Cost: the square of the number of different rows (those with the same values in a rule's columns are looked at once).
 """
@@ -16,16 +19,90 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timezone
-from typing import Any
+from typing import Any, NamedTuple
 
-from weever_stream.rules import Column, Constant, Op, Predicate, Rule
+import yaml
 
-__all__ = ["compare", "compare_keys", "key_of", "satisfies", "violations"]
+from weever_stream.rules import Column, Constant, Op, Predicate
+from weever_stream.rules.notations import read_notation
+from weever_stream.rules.parse import parse_filter
+from weever_stream.rules.source import Source
+
+__all__ = [
+    "Written",
+    "compare",
+    "compare_keys",
+    "is_symmetric",
+    "key_of",
+    "satisfies",
+    "violations",
+    "written",
+    "written_file",
+]
 
 Violation = tuple[str, Any, Any]
 _OUTCOMES = {Op.LT: {-1}, Op.LE: {-1, 0}, Op.EQ: {0}, Op.NE: {-1, 1}, Op.GE: {0, 1}, Op.GT: {1}}
 _MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.EQ: Op.EQ, Op.NE: Op.NE, Op.GE: Op.LE, Op.GT: Op.LT}
+
+
+class Written(NamedTuple):
+    """A rule as it was written: its predicates in any order and direction, repeated ones too."""
+
+    name: str
+    predicates: tuple[Predicate, ...]
+
+    @property
+    def one_row(self) -> bool:
+        """Whether it names one row only, whichever: its violations are single rows."""
+        return len({column.row for predicate in self.predicates for column in predicate.columns}) == 1
+
+
+def written(text: str, name: str = "unnamed", filter: str | None = None) -> Written:
+    """A rule from its text, and from that of a filter on each of its rows."""
+    denied = read_notation(Source.inline(text))
+    rows = {column.row for predicate in denied for column in predicate.columns}
+    passing = parse_filter(Source.inline(filter)) if filter else []
+    return Written(name, (*denied, *(_on_row(predicate, row) for row in rows for predicate in passing)))
+
+
+def written_file(text: str) -> list[Written]:
+    """The rules of a rule file. Lists of columns are written as `a, b -> c, d` or as YAML lists."""
+    return [rule for item in yaml.safe_load(text)["rules"] for rule in _of_item(item)]
+
+
+def _of_item(item: Mapping[str, Any]) -> list[Written]:
+    name, filter = item["name"], item.get("filter")
+    if "deny" in item:
+        return [written(item["deny"], name, filter)]
+    if "unique" in item:
+        return [
+            written(" and ".join(f't."{column}" = s."{column}"' for column in _names(item["unique"])), name, filter)
+        ]
+    if "fd" in item:
+        before, after = item["fd"].split("->")
+        same, last = _names(before), "t.{0} != s.{0}"
+    else:
+        by, after = item["order"].split("->")
+        after, _, within = after.partition(" within ")
+        same, last = _names(within), f"t.{by} < s.{by} and t.{{0}} > s.{{0}}"
+    made = []
+    for column in _names(after):
+        text = " and ".join([*(f"t.{one} = s.{one}" for one in same), last.format(column)])
+        made.append(written(text, name if len(_names(after)) == 1 else f"{name}.{column}", filter))
+    return made
+
+
+def _names(columns: str | Sequence[str]) -> list[str]:
+    return [name.strip() for name in columns.split(",") if name.strip()] if isinstance(columns, str) else list(columns)
+
+
+def _on_row(predicate: Predicate, row: Any) -> Predicate:
+    left, right = (
+        Column(row, side.name) if isinstance(side, Column) else side for side in (predicate.left, predicate.right)
+    )
+    return replace(predicate, left=left, right=right)
 
 
 def compare(left: Any, right: Any) -> int:
@@ -53,7 +130,7 @@ def compare_keys(left: Any, right: Any) -> int:
 
 
 def violations(
-    rules: Iterable[Rule],
+    rules: Iterable[Written],
     rows: Iterable[Mapping[str, Any]],
     key: str | Sequence[str] | None = None,
     touching: set[Any] | None = None,
@@ -62,6 +139,8 @@ def violations(
 
     Without a key rows are numbered from 1.
     """
+    rules = list(rules)
+    assert all(type(rule) is Written for rule in rules), "the truth comes from rules as they were written"
     named = [(number if key is None else key_of(row, key), row) for number, row in enumerate(rows, 1)]
     return {found for rule in rules for found in _of_rule(rule, named, touching)}
 
@@ -79,6 +158,10 @@ def _plain(value: Any) -> Any:
 
 
 def _order(left: Any, right: Any) -> int:
+    if isinstance(left, bytes) and isinstance(right, datetime):
+        left = _moment(left, right)
+    elif isinstance(right, bytes) and isinstance(left, datetime):
+        right = _moment(right, left)
     if isinstance(left, float) or isinstance(right, float):
         left, right = float(left), float(right)
         if math.isnan(left) or math.isnan(right):
@@ -86,7 +169,14 @@ def _order(left: Any, right: Any) -> int:
     return (left > right) - (left < right)
 
 
-def _of_rule(rule: Rule, named: list[tuple[Any, Mapping[str, Any]]], touching: set[Any] | None) -> Iterable[Violation]:
+def _moment(text: bytes, other: datetime) -> datetime:
+    moment = datetime.fromisoformat(text.decode())
+    return moment if other.tzinfo is None else moment.astimezone(timezone.utc)
+
+
+def _of_rule(
+    rule: Written, named: list[tuple[Any, Mapping[str, Any]]], touching: set[Any] | None
+) -> Iterable[Violation]:
     columns = sorted({column.name for predicate in rule.predicates for column in predicate.columns})
     alike: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
     for name, row in named:
@@ -94,12 +184,12 @@ def _of_rule(rule: Rule, named: list[tuple[Any, Mapping[str, Any]]], touching: s
     groups = list(alike.items())
     touched = [group for group in groups if touching is None or not touching.isdisjoint(group[1])]
     denied = _denied(rule, columns)
-    if all(predicate.rows == {"t"} for predicate in rule.predicates):
+    if rule.one_row:
         for t, names in touched:
             if denied(t, t):
                 yield from ((rule.name, name, None) for name in names if touching is None or name in touching)
         return
-    once = _reads_the_same_exchanged(rule)
+    once = is_symmetric(rule)
     looked_at = {t for t, _ in touched}
     for t, lefts in groups:
         for s, rights in groups if t in looked_at else touched:
@@ -112,7 +202,7 @@ def _of_rule(rule: Rule, named: list[tuple[Any, Mapping[str, Any]]], touching: s
                                 yield rule.name, left, right
 
 
-def _denied(rule: Rule, columns: list[str]) -> Callable[[tuple[Any, ...], tuple[Any, ...]], bool]:
+def _denied(rule: Written, columns: list[str]) -> Callable[[tuple[Any, ...], tuple[Any, ...]], bool]:
     """Whether two rows, given as the values of some columns, satisfy all predicates of a rule."""
 
     def reader(operand: Column | Constant) -> Callable[[tuple[Any, ...], tuple[Any, ...]], Any]:
@@ -134,14 +224,20 @@ def _denied(rule: Rule, columns: list[str]) -> Callable[[tuple[Any, ...], tuple[
     return all_hold
 
 
-def _reads_the_same_exchanged(rule: Rule) -> bool:
-    return {_spelling(p, "t", "s") for p in rule.predicates} == {_spelling(p, "s", "t") for p in rule.predicates}
+def is_symmetric(rule: Written) -> bool:
+    """Whether it reads the same with t and s exchanged, comparisons of the same operands taken together."""
+    return not rule.one_row and _outcomes(rule, "t", "s") == _outcomes(rule, "s", "t")
 
 
-def _spelling(predicate: Predicate, t: str, s: str) -> frozenset[str]:
-    """A predicate and its mirror image, with other names for the rows."""
-    left, right = (
-        f"{t if side.row == 't' else s}.{side.name!r}" if isinstance(side, Column) else repr(side)
-        for side in (predicate.left, predicate.right)
-    )
-    return frozenset({f"{left} {predicate.op} {right}", f"{right} {_MIRRORED[predicate.op]} {left}"})
+def _outcomes(rule: Written, t: str, s: str) -> dict[tuple[str, str], set[int]]:
+    """For each two operands the outcomes that all comparisons of them allow, with other names for the rows."""
+    allowed: dict[tuple[str, str], set[int]] = {}
+    for predicate in rule.predicates:
+        left, right = (
+            f"{t if side.row == 't' else s}.{side.name!r}" if isinstance(side, Column) else repr(side)
+            for side in (predicate.left, predicate.right)
+        )
+        op = predicate.op if left < right else _MIRRORED[predicate.op]
+        operands = min((left, right), (right, left))
+        allowed[operands] = allowed.get(operands, {-1, 0, 1}) & _OUTCOMES[op]
+    return allowed

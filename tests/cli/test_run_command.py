@@ -25,7 +25,6 @@ from tests.conftest import SETTINGS
 from tests.stream.jobs import RULES, job_text
 from tests.stream.test_files_stream import Feed, Folder, together
 from weever_stream.cli import run
-from weever_stream.rules import read_rules_text
 
 ROOT = str(Path(__file__).parents[2])
 QUICK = {name: SETTINGS[name] for name in ("spark.sql.codegen.factoryMode", "spark.sql.codegen.wholeStage")}
@@ -176,8 +175,7 @@ class Command:
             violation = (row["rule"], row["left_key"], row["right_key"])
             summed[violation] += 1 if row["change"] == "added" else -1
             assert summed[violation] in (0, 1), "nothing is told twice"
-        rules = read_rules_text(self.job.read_text()).rules
-        found = oracle.violations(rules, self.feed.table.values(), "id")
+        found = oracle.violations(oracle.written_file(self.job.read_text()), self.feed.table.values(), "id")
         expected = {(rule, str(left), None if right is None else str(right)) for rule, left, right in found}
         assert expected
         assert set(+summed) == expected
@@ -260,7 +258,7 @@ def test_a_job_is_run_stopped_gone_on_with_and_looked_into(tmp_path: Path):
     told = json.loads(done.stdout)
     assert told["wrong"] == []
     assert sum(line["open"] for line in told["shards"]) == len(
-        oracle.violations(read_rules_text(weever.job.read_text()).rules, weever.feed.table.values(), "id")
+        oracle.violations(oracle.written_file(weever.job.read_text()), weever.feed.table.values(), "id")
     )
     assert told["skew"] >= 1
     done = weever("state", "gc", str(weever.job), "--dry-run", "--format", "json")

@@ -28,7 +28,6 @@ from tests import oracle
 from tests.conftest import SETTINGS
 from tests.crash.learned import EVENTS, check_learned, learn_section
 from tests.crash.wrong import Wrong
-from weever_stream.rules import read_rules_text
 
 if TYPE_CHECKING:
     from tests.crash.pager import Pager
@@ -131,7 +130,7 @@ class World:
             indent=1,
         )  # fmt: skip
         self.job.write_text(text)
-        self.rules = read_rules_text(text).rules
+        self.rules = oracle.written_file(text)
 
     def copied(self, folder: Path) -> World:
         """The checkpoint and the sinks as they are now, in another folder; the feed is the same one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from tests.oracle import Written, written
 from weever_stream.detect import forest
 from weever_stream.index import arrangement
 from weever_stream.rules import Rule, parse_rule
 
-__all__ = ["KEYS", "RULES", "SCHEMA", "VALUES", "key_values", "rows", "rule_sets", "small_runs"]
+__all__ = ["KEYS", "RULES", "SCHEMA", "VALUES", "as_written", "key_values", "rows", "rule_sets", "small_runs"]
 
 NAN = float("nan")
 LONG = "the same first eight bytes"
@@ -36,7 +37,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "a": (pa.int64(), [0, 1, 2]),
     "b": (pa.int32(), [0, 1, 2]),
     "n": (pa.int64(), [0, 1, 2, 3, 2**53, 2**53 + 1]),
-    "f": (pa.float64(), [0.0, -0.0, 1.0, 1.5, 2.0**53, NAN, float("-inf")]),
+    "f": (pa.float64(), [0.0, -0.0, 0.3, 1.0, 1.5, 2.0**53, NAN, float("-inf")]),
     "c": (pa.string(), ["", "x", "y", "ä"]),
     "g": (pa.large_string(), ["x", LONG, LONG + "!", LONG + "?", "z"]),
     "d": (pa.decimal128(6, 2), [Decimal("1.00"), Decimal("1.50"), Decimal("-2.00")]),
@@ -84,8 +85,18 @@ _EXPRESSIONS = {
     "reads_the_id": "t.id < s.id and t.a = s.a and t.b != s.b",
     "reads_the_name": "t.name > s.name and t.c = s.c",
     "texts_of_two_widths": "t.c <= s.g and t.a = s.a",
+    "bounds_that_are_one_double": "t.a = s.a and t.f > 0.3 and t.f >= 0.30000000000000001",
+    "bounds_that_are_two_integers": "t.n >= 9007199254740992 and t.n != 9007199254740992 and t.a = s.a and s.n < 2.5",
+    "bounds_across_a_double": "t.n = s.f and t.n > 9007199254740992 and s.f <= 9007199254740992",
 }
 RULES: dict[str, Rule] = {name: parse_rule(text, name=name) for name, text in _EXPRESSIONS.items()}
+_TEXTS = {rule.fingerprint: _EXPRESSIONS[name] for name, rule in RULES.items()}
+
+
+def as_written(rules: Iterable[Rule]) -> list[Written]:
+    """Some of `RULES`, under whatever name, for the oracle."""
+    return [written(_TEXTS[rule.fingerprint], rule.name) for rule in rules]
+
 
 rule_sets = st.lists(st.sampled_from(sorted(RULES)), min_size=1, max_size=6, unique=True).map(
     lambda names: [RULES[name] for name in names]

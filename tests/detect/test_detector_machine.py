@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from tests.detect.agreement import assert_holds, assert_net
-from tests.detect.drawn import KEYS, SCHEMA, VALUES, key_values, rows, rule_sets, small_runs
+from tests.detect.drawn import KEYS, SCHEMA, VALUES, as_written, key_values, rows, rule_sets, small_runs
 from tests.oracle import key_of, violations
 from weever_stream.detect.detector import Detector
 from weever_stream.rules import Rule
@@ -127,10 +127,10 @@ class DetectorMachine(RuleBasedStateMachine):
         table = new.values() if self.key else [{**row, "_row": number} for number, row in new.items()]
         key = self.key or ("_row",)
         if old is None:
-            return violations(self.rules, table, key)
+            return violations(as_written(self.rules), table, key)
         changed = {name for name in old.keys() | new.keys() if old.get(name) is not new.get(name)}
         stayed = {found for found in self.truth if found[1] not in changed and found[2] not in changed}
-        return stayed | violations(self.rules, table, key, touching=changed)
+        return stayed | violations(as_written(self.rules), table, key, touching=changed)
 
     def put(self, verb: str, mine: list[Row], sequence: int | list[int] | None, as_table: bool) -> None:
         if self.key:

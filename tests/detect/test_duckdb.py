@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.detect.agreement import triples
 from tests.detect.drawn import SCHEMA, VALUES, small_runs
-from tests.oracle import violations
+from tests.oracle import violations, written
 from weever_stream.detect.detector import Detector
 from weever_stream.errors import RuleError
 from weever_stream.rules import Rule, parse_rule
@@ -87,7 +87,7 @@ def assert_all_agree(texts: list[str], rows: list[dict[str, Any]]) -> None:
         detector = Detector(rules, key="id", schema=SCHEMA)
         for start in range(0, len(rows), 7):
             detector.insert(table.slice(start, 7))
-    expected = violations(rules, rows, "id")
+    expected = violations([written(text, rule.name) for text, rule in zip(texts, rules, strict=True)], rows, "id")
     with duckdb.connect() as connection:
         connection.register("r", table)
         for rule, text in zip(rules, texts, strict=True):

@@ -39,8 +39,9 @@ pytestmark = pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.
 
 
 def truth(rules: Any, *, last: bool) -> set[tuple[str, str, str | None]]:
-    file = read_rules_text(job_text("/nowhere", rules))
-    found = oracle.violations(file.rules, [typed(row) for row in table(last=last)], ("id",))
+    found = oracle.violations(
+        oracle.written_file(job_text("/nowhere", rules)), [typed(row) for row in table(last=last)], ("id",)
+    )
     return {(rule, plain(left), None if right is None else plain(right)) for rule, left, right in found}
 
 

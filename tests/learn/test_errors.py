@@ -21,7 +21,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from tests.detect.drawn import SCHEMA, VALUES, key_values, other_sizes, rows, rule_sets, small_runs
+from tests.detect.drawn import SCHEMA, VALUES, as_written, key_values, other_sizes, rows, rule_sets, small_runs
 from tests.detect.test_detector_machine import Model
 from tests.oracle import violations
 from weever_stream.detect import census, moving
@@ -38,7 +38,7 @@ FD = "t.a = s.a and t.b != s.b"
 
 def brute(rules: list[Rule], table: list[dict[str, Any]]) -> dict[str, float]:
     """Errors by the definition: the share of ordered pairs of different rows that satisfy all predicates."""
-    found = violations(rules, table, "id")
+    found = violations(as_written(rules), table, "id")
     n = len(table)
     told = {}
     for one in rules:

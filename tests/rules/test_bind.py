@@ -78,6 +78,64 @@ def test_predicates_are_sorted_into_pairs_and_one_filter_for_each_row():
     assert bound.right_filter == (TypedPredicate(Column("s", "string"), Op.EQ, Constant("x"), type_of_name("string")),)
 
 
+def filtered(text):
+    """What is left of the bounds on t, in the columns' types."""
+    return [(p.op.symbol, p.right.value) for p in bind(parse_rule(text), SCHEMA).left_filter]
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("t.int > 3 and t.int > 5 and t.int <= 9 and t.int < 9.5", [("<=", 9), (">", 5)]),
+        ("t.int != 2 and t.int > 5", [(">", 5)]),
+        ("t.int = 7 and t.int > 5 and t.int != 3", [("=", 7)]),
+        ("t.int >= 5 and t.int <= 7 and t.int != 7 and t.int != 6", [("!=", 6), ("<", 7), (">=", 5)]),
+        ("t.string > 'a' and t.string > 'b'", [(">", "b")]),
+        ("t.date > '2024-01-01' and t.date > '2024-01-02 10:00'", [(">", dt.datetime(2024, 1, 2, 10))]),
+        ("t.timestamp > '2024-01-01T00:00:00Z' and t.timestamp > '2024-01-01T00:00:00-01:00'", [(">", dt.datetime(2024, 1, 1, 1, tzinfo=UTC))]),
+        # One double, so the bound that excludes it is the tighter one.
+        ("t.double > 0.3 and t.double >= 0.30000000000000001", [(">", 0.3)]),
+        ("t.double >= 0.3 and t.double <= 0.30000000000000001", [("=", 0.3)]),
+        ("t.double = 0.3 and t.double = 0.30000000000000001", [("=", 0.3)]),
+        # Two decimals.
+        ("t.decimal > 0.3 and t.decimal >= 0.30000000000000001", [(">=", Decimal("0.30000000000000001"))]),
+        # A whole number meets a decimal exactly and a double as one: neither bound says what the other does.
+        ("t.int > 9007199254740992 and t.int <= double '9007199254740992'", [("<=", 2.0**53), (">", 2**53)]),
+    ],
+)  # fmt: skip
+def test_bounds_are_reduced_to_the_tightest_in_the_type_of_the_column(text, left):
+    assert sorted(filtered(text)) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # The integer 2^53 + 1 equals the double 2^53.
+        "t.int = s.double and t.int > 9007199254740992 and s.double <= 9007199254740992",
+        "t.int = t.double and t.double = s.int and t.int < s.int",
+        "t.int > 9007199254740992 and t.int <= double '9007199254740992'",
+    ],
+)
+def test_equality_with_a_double_is_not_passed_on(text):
+    assert bind(parse_rule(text), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "t.int = s.int and t.int > 9007199254740992 and s.int <= 9007199254740992",
+        "t.int = t.uint64 and t.uint64 = s.int and t.int < s.int",
+        "t.double = s.double and s.double > 0.3 and t.double <= 0.30000000000000001",
+        "t.double > 0.3 and t.double <= 0.30000000000000001",
+        "t.double = 0.3 and t.double != 0.30000000000000001",
+        "t.date = date '2024-01-31' and t.date > timestamp_ntz '2024-01-31 00:00:00'",
+    ],
+)
+def test_what_no_pair_can_satisfy_in_these_types_is_refused(text):
+    with pytest.raises(RuleError, match="never be violated"):
+        bind(parse_rule(text), SCHEMA)
+
+
 def test_all_errors_of_all_rules_are_raised_together():
     rules = [
         parse_rule("t.x = s.x", name="one"),

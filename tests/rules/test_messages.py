@@ -49,9 +49,6 @@ WRONG_RULES = [
     "t.x = 'a' and t.x != 'a'",
     "t.x > double 'NaN' and t.x < 1",
     "t.open = true and t.open = false",
-    "t.a = s.a and s.a = 5 and t.a = 6",
-    "t.a = t.b and t.b = s.a and t.a < s.a",
-    "t.a = t.b and t.b < t.c and t.a > t.c",
     "t1&t2&EQ(t1.a,t2.a)&XX(t1.b,t2.b)",
     "t1&t2&EQ(t1.a t2.a)",
     "t1&t2&EQ(t1.a,t2.a",
@@ -146,6 +143,11 @@ WRONG_TYPES = [
     "t.duration > '1 hour'",
     "t.duration > 5",
     "t.string = s.string and t.string != t.int",
+    "t.int = s.int and s.int = 5 and t.int = 6",
+    "t.int = t.uint64 and t.uint64 = s.int and t.int < s.int",
+    't.date = t."order date" and t.date < t.timestamp_ntz and t."order date" > t.timestamp_ntz',
+    "t.double > 0.3 and t.double <= 0.30000000000000001",
+    "t.date = '2024-01-31' and t.date > timestamp_ntz '2024-01-31 00:00:00'",
 ]
 
 

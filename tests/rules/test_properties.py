@@ -7,14 +7,17 @@ the truth tables catch a simplification that changes the meaning; the garbage ca
 from __future__ import annotations
 
 import itertools
+import math
 import pickle
+import random
 from decimal import Decimal
 from operator import eq, ge, gt, le, lt, ne
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.oracle import satisfies
 from tests.rules.strategies import rules
 from weever_stream.errors import RuleError
 from weever_stream.rules import (
@@ -142,6 +145,75 @@ def test_the_normal_form_denies_the_same_pairs_as_what_was_written(written):
         assert satisfied(rule.predicates, *((s, t) if only_s else (t, s))) == satisfied(written, t, s)
         if rule.symmetric:
             assert satisfied(rule.predicates, t, s) == satisfied(rule.predicates, s, t)
+
+
+# Values and constants that differ as decimals and are one as doubles. Which they are only the column's type tells.
+NUMBERS = {
+    "bigint": [0, 2**53, 2**53 + 1, 2**53 + 2],
+    "decimal(38,17)": [Decimal("0.3"), Decimal("0.30000000000000001"), Decimal(2**53), Decimal(2**53 + 1)],
+    "double": [0.3, math.nextafter(0.3, 1), 2.0**53, 2.0**53 + 2, math.nan, math.inf],
+}
+CLOSE = [
+    *(Decimal(text) for text in ("0.3", "0.30000000000000001", "0.300000000000000016653345369377")),
+    *(2**53 + n for n in range(-1, 3)),
+    *(0.3, 2.0**53, math.nan, math.inf),
+]
+close_columns = st.builds(Column, st.sampled_from("ts"), st.sampled_from("abc"))
+close_operands = st.one_of(
+    close_columns, st.builds(Constant, st.sampled_from(CLOSE)), st.builds(Constant, st.sampled_from(CLOSE))
+)
+close_predicates = st.builds(Predicate, close_columns, st.sampled_from(list(Op)), close_operands)
+
+A, B, MIXED = Column("t", "a"), Column("t", "b"), ("bigint", "double", "bigint")
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    written=st.lists(close_predicates, min_size=1, max_size=3),
+    equalities=st.lists(st.builds(Predicate, close_columns, st.just(Op.EQ), close_columns), max_size=3),
+    kinds=st.tuples(*[st.sampled_from(sorted(NUMBERS))] * 3),
+)
+@example(
+    [Predicate(A, Op.LT, Column("s", "a"))], [Predicate(A, Op.EQ, B), Predicate(B, Op.EQ, Column("s", "a"))], MIXED
+)
+@example([Predicate(A, Op.GT, Constant(2**53)), Predicate(B, Op.LE, Constant(2**53))], [Predicate(A, Op.EQ, B)], MIXED)
+@example([Predicate(B, Op.GT, Constant(CLOSE[0])), Predicate(B, Op.GE, Constant(CLOSE[1]))], [], MIXED)
+def test_a_bound_rule_denies_the_same_pairs_as_what_was_written(written, equalities, kinds):
+    """The oracle gets the predicates as drawn. What is refused as impossible has no pair, and what is kept has the same."""
+    types = dict(zip("abc", map(type_of_name, kinds), strict=True))
+    written = [*written, *equalities]
+    chance = random.Random(5)
+    drawn = [
+        {name: chance.choice([None, *NUMBERS[kind]]) for name, kind in zip("abc", kinds, strict=True)}
+        for _ in range(40)
+    ]
+    truth = {
+        (i, j)
+        for (i, t), (j, s) in itertools.product(enumerate(drawn), repeat=2)
+        if all(_satisfied(predicate, t, s) for predicate in written)
+    }
+    try:
+        bound = bind(make_rule("close", written), types)
+    except RuleError as error:
+        if "always" not in error.message:
+            assert not truth, "only what no pair satisfies is refused"
+        return
+    turned = all(column.row == "s" for predicate in written for column in predicate.columns)
+    typed = (*bound.pairs, *bound.left_filter, *bound.right_filter)
+    found = {
+        (i, j)
+        for (i, t), (j, s) in itertools.product(enumerate(drawn), repeat=2)
+        if all(_satisfied(predicate, *((s, t) if turned else (t, s))) for predicate in typed)
+    }
+    assert found == truth
+
+
+def _satisfied(predicate, t, s):
+    left, right = (
+        side.value if isinstance(side, Constant) else (t if side.row == "t" else s)[side.name]
+        for side in (predicate.left, predicate.right)
+    )
+    return satisfies(left, predicate.op, right)
 
 
 TOKENS = ["t", "s", "t1", "t2", ".", "a", "b", "=", "<", ">=", "!=", "and", "or", "not", "!", "¬", "(", ")", "{", "}", "'x'", "'", '"', "`", "1", "-1.5e3", "1e99999", "date '2024-01-01'", "date '9'", "true", "&", "EQ(", ",", "[DC:", "(String)", "]", "∧", "≠", "->", "\n", "\x00", "é", "\ud800"]  # fmt: skip

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from tests import oracle
+from tests.detect.drawn import as_written
 from tests.simulation.sinks import Violation
 from weever_stream.detect.identity import json_value, plain
 from weever_stream.detect.texts import written
@@ -80,7 +81,7 @@ class Checks:
         """The violations of the table at a position, of the rules in force."""
         world = self._world
         rules = [world.job.known[rule.name, rule.fingerprint] for rule in world.query.noted.living.values()]
-        found = oracle.violations(rules, world.feed.table(position).values(), world.plan.key)
+        found = oracle.violations(as_written(rules), world.feed.table(position).values(), world.plan.key)
         return {(rule, str(key_text(left)), key_text(right)) for rule, left, right in found}
 
     def held(self) -> Counter[str]:

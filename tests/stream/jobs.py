@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.oracle import written_file
 from tests.stream.truth import Violation, self_joins
 from weever_stream.job.job import Job, job_of
 from weever_stream.rules import read_rules_text
@@ -99,7 +100,7 @@ class Stream:
         self.spark = spark
         job = job_of(read_rules_text(text))
         self.job: Job = job if job.file.sinks else replace(job, sinks=())
-        self.rules = job.file.rules
+        self.rules = written_file(text)
         self.approve: Callable[[Any], None] | None = None
         self.kept = Kept(spark)
         self.reports: list[Any] = []
@@ -107,7 +108,8 @@ class Stream:
     def revised(self, text: str) -> None:
         """Another job file for the same checkpoint; its changes of rules are approved of."""
         job = job_of(read_rules_text(text))
-        self.job, self.rules, self.approve = (job if job.file.sinks else replace(job, sinks=())), job.file.rules, allow
+        self.job, self.approve = job if job.file.sinks else replace(job, sinks=()), allow
+        self.rules = written_file(text)
 
     def start(self, *, once: bool = True) -> StreamingQuery:
         told = start(self.spark, self.job, self._reported, once=once, also=[self.kept], approve=self.approve)

@@ -80,7 +80,7 @@ def told(stream: Stream, openings: Openings, follower: Follower) -> None:
     options = alert_options.validate_python(
         {"kind": "log", "name": "ops", "quiet": "0 seconds", "update_every": "0 seconds", "max_alerts": 1000}
     )
-    dispatch = Dispatch("rows", routes_of([options], stream.rules), [inbox], Notes(notes_of(stream.job)))
+    dispatch = Dispatch("rows", routes_of([options], stream.job.file.rules), [inbox], Notes(notes_of(stream.job)))
     query = start(
         stream.spark,
         stream.job,

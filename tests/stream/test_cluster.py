@@ -18,7 +18,6 @@ from tests import oracle
 from tests.stream.jobs import job_text
 from tests.stream.servers.cluster import Cluster
 from tests.stream.test_files_stream import Feed, Folder, together
-from weever_stream.rules import read_rules_text
 
 ROOT = str(Path(__file__).parents[2])
 
@@ -54,7 +53,7 @@ def test_a_job_on_two_workers_finds_the_truth(tmp_path: Path):
         for line in file.read_text().splitlines():
             row = json.loads(line)
             summed[row["rule"], row["left_key"], row["right_key"]] += 1 if row["change"] == "added" else -1
-    rules = read_rules_text(job.read_text()).rules
+    rules = oracle.written_file(job.read_text())
     expected = {
         (rule, str(left), None if right is None else str(right))
         for rule, left, right in oracle.violations(rules, feed.table.values(), "id")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.oracle import written_file
 from tests.stream.truth import open_violations, self_joins
 from weever_stream.job.job import job_of
 from weever_stream.rules import read_rules_text
@@ -112,13 +113,12 @@ class Stream:
     def __init__(self, spark: SparkSession, table: Table, folder: Path, **state: Any) -> None:
         self.spark, self.table, self.folder = spark, table, folder
         options = json.dumps({"checkpoint": str(folder / "checkpoint"), "shards": 4, **state})
-        self.job = job_of(
-            read_rules_text(
-                f"table: rows\nkey: id\nrules:{RULES}source: {{kind: delta, path: '{table.path}'}}\n"
-                f"sinks: [{{kind: delta, path: '{folder}/out'}}]\nstate: {options}\n"
-            )
+        text = (
+            f"table: rows\nkey: id\nrules:{RULES}source: {{kind: delta, path: '{table.path}'}}\n"
+            f"sinks: [{{kind: delta, path: '{folder}/out'}}]\nstate: {options}\n"
         )
-        self.rules = self.job.file.rules
+        self.job = job_of(read_rules_text(text))
+        self.rules = written_file(text)
         self.reports: list[Any] = []
 
     def run(self) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.oracle import written_file
 from tests.stream.jobs import COLUMNS, RULES, truth
 from tests.stream.test_files_stream import SWAP_RULES, Feed, Folder, Swaps, lines_of, together
 from weever_stream.errors import DataError
@@ -58,7 +59,7 @@ def test_the_deltas_in_a_memory_table_sum_up_to_the_truth(spark: SparkSession, t
     for row in spark.table("deltas").collect():
         summed[row.rule, row.left_key, row.right_key] += 1 if row.change == "added" else -1
     assert set(summed.values()) <= {0, 1}
-    assert set(+summed) == truth(spark, feed.table.values(), rules.rules)
+    assert set(+summed) == truth(spark, feed.table.values(), written_file(rules_text(RULES)))
     spark.catalog.dropTempView("deltas")
 
 

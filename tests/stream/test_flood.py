@@ -27,7 +27,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.detect.drawn import RULES, SCHEMA, other_sizes, small_runs
+from tests.detect.drawn import RULES, SCHEMA, as_written, other_sizes, small_runs
 from tests.stream.simulated import Simulation, change_frame, setup_of
 from tests.stream.test_work import Feed, text_of
 from weever_stream.cli.progress import _line
@@ -85,7 +85,7 @@ class Model:
         """The table after a batch that put some keys."""
         self.rows = {key: dict(row) for key, row in table.items()}
         self.lucks |= {key: luck_of(key) for key in self.rows if key not in self.lucks}
-        self.pairs = oracle.violations(self.rules, self.rows.values(), "id")
+        self.pairs = oracle.violations(as_written(self.rules), self.rows.values(), "id")
         where = {key: self.places(key) for key in self.rows}
         self.seen: dict[tuple[int, int, str], list[tuple[int, int]]] = {}
         for family in self.stream.setup.families:

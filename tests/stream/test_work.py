@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.detect.drawn import RULES, SCHEMA, VALUES, small_runs
+from tests.detect.drawn import RULES, SCHEMA, VALUES, as_written, small_runs
 from tests.stream.simulated import Change, Simulation, change_frame, setup_of
 from weever_stream.detect.identity import json_value, plain
 from weever_stream.detect.texts import written
@@ -35,7 +35,7 @@ def text_of(key: Any) -> str | None:
 
 
 def truth(rules: list[Rule], table: Mapping[Any, Mapping[str, Any]], key: tuple[str, ...]) -> set[tuple[str, Any, Any]]:
-    found = oracle.violations(rules, table.values(), key)
+    found = oracle.violations(as_written(rules), table.values(), key)
     return {(rule, text_of(left), text_of(right)) for rule, left, right in found}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tests.oracle import Written, is_symmetric
 from weever_stream.detect.identity import json_value, plain
 from weever_stream.detect.texts import written
 from weever_stream.rules import Rule
@@ -18,13 +19,14 @@ __all__ = ["open_violations", "self_joins"]
 Violation = tuple[str, str, str | None]
 
 
-def self_joins(spark: SparkSession, table: DataFrame, rules: Sequence[Rule], key: Sequence[str]) -> set[Violation]:
-    """(rule, left key, right key) of every violation, keys as outputs write them."""
+def self_joins(spark: SparkSession, table: DataFrame, rules: Sequence[Written], key: Sequence[str]) -> set[Violation]:
+    """(rule, left key, right key) of every violation of rules as they were written, keys as outputs write them."""
     table.createOrReplaceTempView("truth")
     parts = []
     for rule in rules:
         sides = ["t"] if rule.one_row else ["t", "s"]
-        join = write_sql(rule, table="truth", key=key)
+        assert type(rule) is Written
+        join = write_sql(Rule(rule.name, rule.predicates, "", is_symmetric(rule)), table="truth", key=key)
         keys = ", ".join(f"struct({', '.join(f'{side}.`{name}`' for name in key)})" for side in sides)
         keys = keys if len(sides) == 2 else f"{keys}, null"
         named = f"SELECT '{rule.name}', {keys} FROM" + join.partition(" FROM")[2]

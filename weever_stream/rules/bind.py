@@ -1,7 +1,8 @@
 """A rule against a schema: which columns exist, in which type each predicate is compared, and on which row it stands.
 
-`bind` is where unknown columns and types that cannot be compared are refused. Constants leave it as Python values of
-the type they are compared in. Cost: linear in the predicates.
+`bind` is where unknown columns, types that cannot be compared and rules that these types make impossible are refused.
+Constants leave it as Python values of the type they are compared in, and bounds reduced to the tightest. Cost: linear
+in the predicates.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from weever_stream.errors import RuleError, RuleErrors, TypeMismatchError, collecting, did_you_mean
 from weever_stream.rules.literals import MAX_DIGITS, coerce
 from weever_stream.rules.model import Column, Constant, Op, Predicate, Rule
+from weever_stream.rules.tightening import tighten_predicates
 from weever_stream.rules.types import ColumnType, common_type
 from weever_stream.rules.writing import write_operand
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from weever_stream.errors import Place
+    from weever_stream.rules.model import RowName
     from weever_stream.rules.types import Schema
 
 __all__ = ["BoundRule", "TypedPredicate", "bind", "bind_all", "unknown_hint"]
@@ -36,10 +39,18 @@ class TypedPredicate:
     domain: ColumnType
     """The common type in which the two are compared."""
 
+    @property
+    def rows(self) -> set[RowName]:
+        """The rows it names."""
+        return {self.left.row, self.right.row} if isinstance(self.right, Column) else {self.left.row}
+
 
 @dataclass(frozen=True)
 class BoundRule:
-    """A rule whose columns exist and can be compared. A pair violates it if all three groups are satisfied."""
+    """A rule whose columns exist and can be compared. A pair violates it if all three groups are satisfied.
+
+    The groups may hold fewer predicates than the rule: of the bounds on a column only the tightest.
+    """
 
     rule: Rule
     pairs: tuple[TypedPredicate, ...]
@@ -51,16 +62,17 @@ class BoundRule:
 
 
 def bind(rule: Rule, schema: Schema) -> BoundRule:
-    """Checks a rule against a schema. Raises `RuleError` (unknown column) or `TypeMismatchError`."""
-    pairs: list[TypedPredicate] = []
-    on_t: list[TypedPredicate] = []
-    on_s: list[TypedPredicate] = []
-    for predicate in rule.predicates:
-        try:
-            typed = _typed(predicate, schema)
-        except RuleError as error:
-            raise error.at(rule=rule.name) from None
-        (pairs if len(predicate.rows) == 2 else on_t if predicate.rows == {"t"} else on_s).append(typed)
+    """Checks a rule against a schema.
+
+    Raises `RuleError` (unknown column, or no pair of rows can violate it in these types) or `TypeMismatchError`.
+    """
+    try:
+        typed = [(predicate, _typed(predicate, schema)) for predicate in rule.predicates]
+        types = {name: kind for name in rule.columns if isinstance(kind := schema[name], ColumnType)}
+        tight = tighten_predicates(typed, types)
+    except RuleError as error:
+        raise error.at(rule=rule.name) from None
+    pairs, on_t, on_s = ([one for one in tight if one.rows == rows] for rows in ({"t", "s"}, {"t"}, {"s"}))
     return BoundRule(rule, tuple(pairs), tuple(on_t), tuple(on_s))
 
 

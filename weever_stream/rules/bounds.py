@@ -1,17 +1,17 @@
 """Comparisons of one column with several constants: reduced to the tightest, or found impossible.
 
-Only constants of one sort are compared here: numbers with numbers, text with text and so on. Text that looks like a
-date is left alone, because it may turn out to be one. Cost: linear in the predicates of the column.
+How two constants compare depends on the column: 0.3 and 0.30000000000000001 are two decimals and one double. So bounds
+are reduced only when the column's type is known (`tighten`). Before that, a rule is refused only where its bounds
+exclude each other in every type a column can have (`refuse_disjoint`). Cost: linear in the predicates of the column.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from weever_stream.errors import RuleError
@@ -19,75 +19,94 @@ from weever_stream.rules.model import Constant, Op, Predicate
 from weever_stream.rules.writing import write_predicate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from weever_stream.rules.model import Literals
 
-__all__ = ["never_both", "tightened"]
+__all__ = ["Bound", "never_both", "order_key", "refuse_disjoint", "tighten"]
 
 _LIKE_A_DATE = re.compile(r"\s*\d{2,4}-\d|\s*\d\d:")
 
 
-def tightened(predicates: Sequence[Predicate]) -> list[Predicate]:
-    """The fewest predicates that say what these say of one column. Raises `RuleError` where they contradict."""
-    by_sort: dict[str, list[Predicate]] = {}
-    kept: list[Predicate] = []
-    for predicate in predicates:
-        sort = _sort(_value(predicate))
-        if sort is None:
-            kept.append(predicate)
-        else:
-            by_sort.setdefault(sort, []).append(predicate)
-    for comparable in by_sort.values():
-        kept += _tightened(comparable)
-    return kept
+@dataclass(frozen=True)
+class Bound:
+    """A column compared with a constant: the operator, the constant's sort key, and the predicate as written."""
+
+    op: Op
+    key: Any
+    written: Predicate
+
+    @property
+    def is_lower(self) -> bool:
+        """Whether smaller values are excluded."""
+        return not self.op.value & Op.LT.value
+
+    @property
+    def is_upper(self) -> bool:
+        """Whether greater values are excluded."""
+        return not self.op.value & Op.GT.value
+
+    @property
+    def has_equal(self) -> bool:
+        """Whether the constant itself is allowed."""
+        return bool(self.op.value & Op.EQ.value)
 
 
-def _tightened(predicates: list[Predicate]) -> list[Predicate]:
-    lower = upper = None
-    for predicate in predicates:
-        if predicate.op.value & 4 and not predicate.op.value & 1:
-            lower = predicate if lower is None or _above(predicate, lower) else lower
-        elif predicate.op.value & 1 and not predicate.op.value & 4:
-            upper = predicate if upper is None or _below(predicate, upper) else upper
-        elif predicate.op is Op.EQ:
-            lower = predicate if lower is None or _above(predicate, lower) else lower
-            upper = predicate if upper is None or _below(predicate, upper) else upper
-    _refuse_empty(lower, upper)
+def tighten(bounds: Sequence[Bound]) -> list[Bound]:
+    """The fewest bounds that allow the same values. Keys must sort as the column's values do in these comparisons.
+
+    Raises `RuleError` where no value is allowed.
+    """
+    lower, upper = _tightest(bounds)
+    if lower and upper and (lower.key > upper.key or (lower.key == upper.key and not _meet(lower, upper))):
+        raise never_both(lower.written, upper.written)
     inside = []
-    for predicate in predicates:
-        if predicate.op is not Op.NE:
+    for bound in bounds:
+        if bound.op is not Op.NE:
             continue
-        for bound in (lower, upper):
-            if bound is not None and _order(predicate) == _order(bound) and bound.op.value & 2:
-                if lower is not None and upper is not None and _order(lower) == _order(upper):
-                    raise never_both(bound, predicate)
-                narrowed = replace(bound, op=Op(bound.op.value & Op.NE.value))
-                lower, upper = (narrowed if bound is lower else lower), (narrowed if bound is upper else upper)
-        if (lower is None or _order(predicate) > _order(lower)) and (
-            upper is None or _order(predicate) < _order(upper)
-        ):
-            inside.append(predicate)
-    if lower is not None and upper is not None and _order(lower) == _order(upper):
+        if lower and upper and lower.key == upper.key == bound.key:
+            raise never_both(lower.written, bound.written)
+        if lower and bound.key == lower.key:
+            lower = replace(lower, op=Op.GT)
+        elif upper and bound.key == upper.key:
+            upper = replace(upper, op=Op.LT)
+        elif (lower is None or bound.key > lower.key) and (upper is None or bound.key < upper.key):
+            inside.append(bound)
+    if lower and upper and lower.key == upper.key:
         return [replace(lower, op=Op.EQ)]
-    return [bound for bound in (lower, upper) if bound is not None] + inside
+    return [bound for bound in (lower, upper) if bound] + inside
 
 
-def _refuse_empty(lower: Predicate | None, upper: Predicate | None) -> None:
-    if lower is None or upper is None:
-        return
-    low, high = _order(lower), _order(upper)
-    if low > high or (low == high and not lower.op.value & upper.op.value & 2):
-        raise never_both(lower, upper)
+def _tightest(bounds: Iterable[Bound]) -> tuple[Bound | None, Bound | None]:
+    """The greatest lower and the least upper bound; of equal ones the one that excludes its constant."""
+    lower = upper = None
+    for bound in bounds:
+        if bound.is_lower and (lower is None or (bound.key, not bound.has_equal) > (lower.key, not lower.has_equal)):
+            lower = bound
+        if bound.is_upper and (upper is None or (bound.key, bound.has_equal) < (upper.key, upper.has_equal)):
+            upper = bound
+    return lower, upper
 
 
-def _above(one: Predicate, other: Predicate) -> bool:
-    """Whether one is the tighter lower bound: a greater constant, or the same one excluded."""
-    return (_order(one), not one.op.value & 2) > (_order(other), not other.op.value & 2)
+def _meet(lower: Bound, upper: Bound) -> bool:
+    return lower.has_equal and upper.has_equal
 
 
-def _below(one: Predicate, other: Predicate) -> bool:
-    return (_order(one), bool(one.op.value & 2)) < (_order(other), bool(other.op.value & 2))
+def refuse_disjoint(predicates: Iterable[Predicate]) -> None:
+    """Raises `RuleError` if two comparisons of one column exclude each other whatever its type is.
+
+    Numbers are compared as doubles here: rounding never turns two constants round, so those whose doubles differ are in
+    the same order in every type. Text that looks like a date is left alone: it may turn out to be one.
+    """
+    by_column: dict[tuple[Any, str], list[Bound]] = {}
+    for predicate in predicates:
+        if isinstance(predicate.right, Constant) and (sort := _sort(predicate.right.value)):
+            key = order_key(_rounded(predicate.right.value))
+            by_column.setdefault((predicate.left, sort), []).append(Bound(predicate.op, key, predicate))
+    for bounds in by_column.values():
+        lower, upper = _tightest(bounds)
+        if lower and upper and lower.key > upper.key:
+            raise never_both(lower.written, upper.written)
 
 
 def never_both(one: Predicate, other: Predicate) -> RuleError:
@@ -99,11 +118,6 @@ def never_both(one: Predicate, other: Predicate) -> RuleError:
         place=other.place,
         hint="remove one of the two predicates",
     )
-
-
-def _value(predicate: Predicate) -> Literals:
-    assert isinstance(predicate.right, Constant)
-    return predicate.right.value
 
 
 def _sort(value: Literals) -> str | None:
@@ -119,13 +133,16 @@ def _sort(value: Literals) -> str | None:
     return "date" if isinstance(value, date) else "time" if isinstance(value, time) else None
 
 
-def _order(predicate: Predicate) -> Any:
-    """A key that sorts as Spark does: NaN above every number, text by its UTF-8 bytes."""
-    value = _value(predicate)
-    if isinstance(value, bool | date | time):
-        return value
+def _rounded(value: Literals) -> Literals:
+    return float(Decimal(value)) if isinstance(value, int | Decimal) and not isinstance(value, bool) else value
+
+
+def order_key(value: Literals) -> Any:
+    """A key that sorts constants of one type as Spark does: NaN above every number, text by its UTF-8 bytes."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
-    if isinstance(value, float) and not math.isfinite(value):
-        return (2 if math.isnan(value) else 1 if value > 0 else -1, 0)
-    return (0, Fraction(value))
+    if isinstance(value, float):
+        return (1, 0.0) if math.isnan(value) else (0, value)
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day)
+    return value

@@ -1,23 +1,24 @@
-"""The normal form of a rule: one writing for every rule that denies the same pairs of rows, and its fingerprint.
+"""The normal form of a rule, which does not depend on how the rule is spelled, and its fingerprint.
 
 An operator is the set of outcomes {less, equal, greater} that satisfy it, so two comparisons of the same operands
 join by intersection: `<=` and `!=` make `<`, and an empty intersection can never be satisfied. That is exact under
 Spark's order, which is total on all values but null, and a null satisfies no comparison at all.
 
-Normal form: t before s, columns before constants, comparisons of one pair of operands joined, bounds on a column
-reduced to the tightest, equalities between rows first, sorted. Cost: n log n in the predicates of a rule.
+Normal form: t before s, columns before constants, comparisons of one pair of operands joined, equalities between rows
+first, sorted. Only steps that are right for columns of every type are taken here: comparisons with different
+constants, and chains of equalities, are looked at when the types are known (`tightening`). Cost: n log n in the
+predicates of a rule.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from weever_stream.errors import RuleError
-from weever_stream.rules.bounds import never_both, tightened
+from weever_stream.rules.bounds import never_both, refuse_disjoint
 from weever_stream.rules.literals import normalized, write_literal
 from weever_stream.rules.model import Column, Constant, Op, Operand, Predicate, RowName, Rule
 from weever_stream.rules.writing import write_operand
@@ -70,9 +71,8 @@ def canonical(predicates: Iterable[Predicate]) -> tuple[Predicate, ...]:
     if all(column.row == "s" for predicate in written for column in predicate.columns):
         written = [_renamed(predicate) for predicate in written]
     joined = _joined(map(_oriented, written))
-    reduced = _bounded(joined)
-    _refuse_contradiction_through_equalities(reduced)
-    return tuple(sorted(reduced, key=_rank))
+    refuse_disjoint(joined)
+    return tuple(sorted(joined, key=_rank))
 
 
 def exchanged(predicates: Iterable[Predicate]) -> tuple[Predicate, ...]:
@@ -143,50 +143,6 @@ def _joined(predicates: Iterable[Predicate]) -> list[Predicate]:
                 raise never_both(known, predicate)
             by_operands[operands] = replace(known, op=Op(outcomes))
     return list(by_operands.values())
-
-
-def _bounded(predicates: Iterable[Predicate]) -> list[Predicate]:
-    """Replaces the comparisons of one column with constants by the tightest that say the same."""
-    kept: list[Predicate] = []
-    of_column: dict[Operand, list[Predicate]] = defaultdict(list)
-    for predicate in predicates:
-        if isinstance(predicate.right, Constant):
-            of_column[predicate.left].append(predicate)
-        else:
-            kept.append(predicate)
-    for bounds in of_column.values():
-        kept += tightened(bounds) if len(bounds) > 1 else bounds
-    return kept
-
-
-def _refuse_contradiction_through_equalities(predicates: Sequence[Predicate]) -> None:
-    """Puts one column in place of all that are equal to it, and joins again: what is empty then was never possible."""
-    equalities = [p for p in predicates if p.op is Op.EQ and isinstance(p.right, Column)]
-    if not equalities or len(equalities) == len(predicates):
-        return
-    equal_to: dict[Operand, Operand] = {}
-
-    def representative(operand: Operand) -> Operand:
-        while operand in equal_to:
-            operand = equal_to[operand]
-        return operand
-
-    for predicate in equalities:
-        one, other = representative(predicate.left), representative(predicate.right)
-        if one != other:
-            equal_to[max(one, other, key=_key)] = min(one, other, key=_key)
-    rest = []
-    for predicate in predicates:
-        left, right = representative(predicate.left), representative(predicate.right)
-        if left != right:
-            rest.append(_oriented(Predicate(left, predicate.op, right, predicate.place)))
-        elif not predicate.op.value & Op.EQ.value:
-            raise RuleError(
-                "the rule can never be violated: its equalities rule this predicate out",
-                place=predicate.place,
-                hint="remove the predicate, or one of the equalities",
-            )
-    _bounded(_joined(rest))
 
 
 def _key(operand: Operand) -> tuple[str, str, str]:

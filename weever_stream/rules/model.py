@@ -98,8 +98,9 @@ class Rule:
     """A named denial constraint in normal form: build it with `rules.parse_rule` or read it with `rules.read_rules`.
 
     `predicates` keep the orientation in which the rule was written (t is the left row of a reported pair); their
-    order and spelling are canonical. `fingerprint` is equal for rules that deny the same pairs of rows, however they
-    were written, also with t and s exchanged.
+    order and spelling are canonical. `fingerprint` is a hash of them, the same with t and s exchanged: rules with equal
+    fingerprints deny the same pairs of rows, apart from which row is called t. Rules that deny the same pairs may have
+    different ones: a redundant predicate stays, since whether it is redundant may depend on the columns' types.
     """
 
     name: str

@@ -51,7 +51,7 @@ class _Column(NamedTuple):
 
 _MEANING = {
     "rule": _Column("string", "Name of the rule"),
-    "rule_fingerprint": _Column("string", "Fingerprint of what the rule says: another one, another rule"),
+    "rule_fingerprint": _Column("string", "Fingerprint of the rule's normal form: another one, another rule"),
     "severity": _Column("string", "info, warning, error or critical"),
     "change": _Column("string", "added: the violation is there from this batch on; removed: it is over"),
     "violation_id": _Column("string", "Id of the pair under the rule, the same for ever: a hash of rule and keys"),

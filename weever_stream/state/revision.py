@@ -1,6 +1,6 @@
 """What changes when a job file meets a checkpoint that was made with another one.
 
-Rules are compared by name and fingerprint: what a rule denies, however it is written. Severity, owner and description
+Rules are compared by name and fingerprint, which does not depend on spelling. Severity, owner and description
 may change freely. Key, kind of source, number of shards and Spark's minor version may not: a checkpoint that was made
 for others is refused, with the old value and the way out.
 """
