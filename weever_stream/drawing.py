@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from weever_stream.rules.model import Column, Constant
+from weever_stream.rules.writing import write_operand
 
-__all__ = ["STYLES", "WIDTH", "aligned", "escaped", "from_difference", "pair_of_texts", "printable"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weever_stream.rules import Predicate, RuleFile
+
+__all__ = ["STYLES", "WIDTH", "draw_pair", "draw_written_pair", "escaped", "printable"]
 
 WIDTH = 40
 STYLES = {"info": "cyan", "warning": "yellow", "error": "red", "critical": "bold white on red"}
 """By severity."""
+_SIGNS = {"!=": "≠", "<=": "≤", ">=": "≥"}
 
 
 def printable(value: object, width: int = WIDTH) -> str:
@@ -77,34 +83,91 @@ def aligned(lines: Sequence[Sequence[Text]], indent: int = 1) -> Text:
     return Text("\n").join(drawn)
 
 
-def pair_of_texts(
-    left_key: str, right_key: str | None, left_values: str, right_values: str | None, indent: int = 1
+def draw_pair(
+    keys: Sequence[tuple[str, object, object]],
+    rows: Mapping[str, Mapping[str, object]],
+    predicates: Sequence[Predicate] | None,
+    indent: int = 1,
 ) -> Text:
-    """A violation as sinks write it: both keys, then a line for each column; those that differ stand out."""
-    left, right = _columns(left_values), _columns(right_values)
-    lines = [[Text("key", style="bold"), Text(printable(left_key), style="bold")]]
-    if right_key is not None:
-        lines[0] += [Text(), Text("key", style="bold"), Text(printable(right_key), style="bold")]
-    others = right if right_key is not None else None
-    lines += [_column(name, left, others) for name in dict.fromkeys((*left, *right))]
+    """A violation: a line for each key column, then one for each predicate, with the values that satisfied it.
+
+    `keys` are the name, left and right value of each key column; `rows` the values of `t`, and of `s` where the rule is
+    about two rows. Without predicates, the rule not being known, values are shown with no operator between them.
+    """
+    lines = []
+    for name, left, right in keys:
+        cells = [Text(printable(name), style="bold"), Text(printable(left), style="bold"), Text()]
+        if "s" in rows:
+            cells += [Text(printable(name), style="bold"), Text(printable(right), style="bold")]
+        lines.append(cells)
+    if predicates is None:
+        lines += [_column(name, rows) for name in dict.fromkeys(name for row in rows.values() for name in row)]
+    else:
+        lines += [_comparison(predicate, rows) for predicate in predicates]
     return aligned(lines, indent)
 
 
-def _column(name: str, left: dict[str, Any], right: dict[str, Any] | None) -> list[Text]:
-    their_label, ours = Text(printable(name), style="dim"), left.get(name, "")
-    label = Text("  ") + their_label
-    if right is None:
-        return [label, Text(printable(ours), style="yellow")]
-    theirs = right.get(name, "")
-    if name not in right:
-        return [label, Text(printable(ours), style="yellow")]
-    if name not in left:
-        return [Text(), Text(), Text(), their_label, Text(printable(theirs), style="yellow")]
-    texts, differ = (printable(ours), printable(theirs)), ours != theirs
-    if differ and texts[0] == texts[1]:
-        texts = from_difference(ours, theirs)
-    cells = [Text(text, style="yellow" if differ else "") for text in texts]
-    return [label, cells[0], Text("≠" if differ else "=", style="bold"), their_label, cells[1]]
+def draw_written_pair(violation: Mapping[str, Any], rules: RuleFile | None, indent: int = 1) -> Text:
+    """A violation as sinks write it: keys as text, values as JSON. `rules` give it its operators and key columns."""
+    left_key, right_key = violation["left_key"], violation["right_key"]
+    rows = {"t": _columns(violation["left_values"])}
+    if right_key is not None:
+        rows["s"] = _columns(violation["right_values"])
+    rule = None if rules is None else next((one for one in rules.rules if one.name == violation["rule"]), None)
+    # A rule of the same name may have been another one when the violation was written.
+    if rule is None or rule.fingerprint != violation["rule_fingerprint"]:
+        return draw_pair(_keys(rules, left_key, right_key), rows, None, indent)
+    return draw_pair(_keys(rules, left_key, right_key), rows, rule.predicates, indent)
+
+
+def _keys(rules: RuleFile | None, left: str, right: str | None) -> list[tuple[str, object, object]]:
+    """The key columns by name. A key of several columns is a JSON array of their values."""
+    names = () if rules is None else rules.key
+    if len(names) == 1:
+        return [(names[0], left, right)]
+    try:
+        parts = [
+            json.loads(text, parse_float=str, parse_int=str) if text else [None] * len(names) for text in (left, right)
+        ]
+        if names and all(isinstance(part, list) for part in parts):
+            return list(zip(names, *parts, strict=True))
+    except ValueError:
+        pass
+    return [("key", left, right)]
+
+
+def _comparison(predicate: Predicate, rows: Mapping[str, Mapping[str, object]]) -> list[Text]:
+    """A predicate with the values that satisfied it: column and value, operator, column and value.
+
+    One that reads a single row of a pair is in that row's half, with its operator and the rest after the value.
+    """
+    sign = _SIGNS.get(predicate.op.symbol, predicate.op.symbol)
+    left, right = predicate.left, predicate.right
+    if len(rows) == 2 and len(predicate.rows) == 1:
+        assert isinstance(left, Column)
+        name, value = _operand(left, rows)
+        half = value + Text(f" {sign} ", style="bold") + Text(" ").join(_operand(right, rows))
+        return [Text("  ") + name, half] if left.row == "t" else [Text(), Text(), Text(), name, half]
+    cells = [*_operand(left, rows), Text(sign, style="bold"), *_operand(right, rows)]
+    if sign == "≠" and len(cells) == 5 and cells[1].plain == cells[4].plain:
+        ours, theirs = (rows[side.row].get(side.name) for side in predicate.columns)
+        cells[1].plain, cells[4].plain = from_difference(ours, theirs)
+    return [Text("  ") + cells[0], *cells[1:]]
+
+
+def _operand(side: Column | Constant, rows: Mapping[str, Mapping[str, object]]) -> tuple[Text, ...]:
+    """A column's name and value, or a constant as rules write it."""
+    if isinstance(side, Constant):
+        return (Text(printable(write_operand(side))),)
+    return Text(printable(side.name), style="dim"), Text(printable(rows[side.row].get(side.name)), style="yellow")
+
+
+def _column(name: str, rows: Mapping[str, Mapping[str, object]]) -> list[Text]:
+    cells = []
+    for row in rows.values():
+        label = Text(printable(name) if name in row else "", style="dim")
+        cells += [label, Text(printable(row[name]) if name in row else "", style="yellow"), Text()]
+    return [Text("  ") + cells[0], *cells[1:-1]]
 
 
 def _columns(values: str | None) -> dict[str, Any]:

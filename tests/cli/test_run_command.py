@@ -287,7 +287,7 @@ def test_a_source_that_is_not_there_and_damaged_state_end_with_3_and_a_hint(tmp_
     content[len(content) // 2] ^= 1
     run_file.write_bytes(content)
     done = weever("state", "inspect", str(weever.job), "--verify")
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 7, done.stderr
     assert f"the run file {run_file.parent.name}/{run_file.name}" in done.stdout
     assert "is torn or was changed" in done.stdout
     before = weever.deltas()

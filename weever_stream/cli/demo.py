@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from weever_stream.cli.demo_table import Packages
+    from weever_stream.rules import RuleFile
     from weever_stream.sinks.batch import Batch
     from weever_stream.stream.progress import BatchReport
 
@@ -99,7 +100,8 @@ def _watch(console: Console, spark: Any, packages: Packages, folder: Path, pause
     packages.apply(steps[0].changes)
     path = folder / "job.yaml"
     path.write_text(_job(packages, folder), encoding="utf-8")
-    running = start(spark, read_job(path, {}), story.reports.append, every="100 ms", also=[story])
+    job = read_job(path, {})
+    running = start(spark, job, story.reports.append, every="100 ms", also=[story])
     console.print("[bold]And this is what happens to the table.[/]\n")
     try:
         for number, step in enumerate(steps):
@@ -109,7 +111,7 @@ def _watch(console: Console, spark: Any, packages: Packages, folder: Path, pause
             seen, told = len(story.reports), len(story.deltas)
             _await(running.query, story, seen if number else 0)
             console.print(f"[cyan]>[/] {step.story}")
-            _show(console, story.deltas[told:] if number else [])
+            _show(console, story.deltas[told:] if number else [], job.file)
             report = story.reports[-1]
             changes = "1 change" if report.changes == 1 else f"{report.changes} changes"
             took = f"{changes}, told {time.monotonic() - began:.1f} s after the commit"
@@ -132,18 +134,14 @@ def _await(query: Any, story: _Story, seen: int) -> None:
         time.sleep(0.02)
 
 
-def _show(console: Console, deltas: list[Any]) -> None:
-    import json
-
-    from rich.markup import escape
+def _show(console: Console, deltas: list[Any], rules: RuleFile) -> None:
+    from weever_stream.drawing import draw_written_pair
 
     for change, mark in (("removed", "[green]- fixed   [/]"), ("added", "[red]+ violated[/]")):
         mine = [delta for delta in deltas if delta.change == change]
         for delta in mine[:_SHOWN]:
             console.print(f"  {mark} [bold]{delta.rule}[/]")
-            for key, values in ((delta.left_key, delta.left_values), (delta.right_key, delta.right_values)):
-                row = {"package_code": key, **json.loads(values)}
-                console.print("             " + escape("  ".join(f"{name} {value}" for name, value in row.items())))
+            console.print(draw_written_pair(delta.asDict(), rules, indent=12))
         if len(mine) > _SHOWN:
             console.print(f"  {mark} … and {len(mine) - _SHOWN} more pairs")
 

@@ -1,6 +1,7 @@
 """Violations that a sink holds, written out: text for people, JSON or CSV for programs.
 
-JSON and CSV stream: rows pass through in pieces, however many there are. The JSON form is `{"version": 1, "path",
+Rows are written rule by rule, in the order of the job file, the newest first. JSON and CSV stream: rows pass through in
+pieces, however many there are. The JSON form is `{"version": 1, "path",
 "position", "rules": [{"name", "severity", "open"}], "violations": [{"rule", "id", "severity", "left_key", "right_key",
 "batch_id", "opened_at", "left", "right"}]}`; a row of the log has `change` and `detected_at` instead of `opened_at`.
 CSV has the columns of the tables.
@@ -60,13 +61,8 @@ class Found:
         return [{"name": name, "severity": severities[name], "open": numbers.get(name, 0)} for name in shown]
 
     def rows(self) -> list[dict[str, Any]]:
-        """The listed rows as dictionaries, the newest first within each rule."""
-        found = [row for piece in self.kept.fetch(self.index, from_log=self.log) for row in piece.to_pylist()]
-        order = {count["name"]: place for place, count in enumerate(self.counts())}
-        return sorted(
-            found,
-            key=lambda row: (order.get(row["rule"], 0), -row["at"].timestamp(), row["change"], row["violation_id"]),
-        )
+        """The listed rows as dictionaries, in the order of the index."""
+        return [row for piece in self.kept.fetch(self.index, from_log=self.log) for row in piece.to_pylist()]
 
 
 def by_rule(index: pa.Table) -> dict[str, int]:
@@ -163,7 +159,7 @@ def _summary(console: Console, counts: list[dict[str, Any]]) -> None:
 def _list(console: Console, found: Found) -> None:
     from rich.text import Text
 
-    from weever_stream.drawing import STYLES, pair_of_texts, printable
+    from weever_stream.drawing import STYLES, draw_written_pair, printable
     from weever_stream.rules import write_rule
 
     said = {} if found.rules is None else {rule.name: write_rule(rule) for rule in found.rules.rules}
@@ -181,9 +177,7 @@ def _list(console: Console, found: Found) -> None:
             if row["reason"]:
                 mark = Text(f"- {printable(row['reason'].replace('_', ' '), 40)} ", style="yellow")
         console.print(Text("  ") + mark + Text(f"{row['at']:%Y-%m-%d %H:%M:%S}Z", style="cyan"))
-        console.print(
-            pair_of_texts(row["left_key"], row["right_key"], row["left_values"], row["right_values"], indent=3)
-        )
+        console.print(draw_written_pair(row, found.rules, indent=3))
 
 
 def _close(console: Console, found: Found, counts: list[dict[str, Any]]) -> None:

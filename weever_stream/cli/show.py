@@ -11,20 +11,15 @@ from typing import IO, TYPE_CHECKING
 from rich.text import Text
 
 from weever_stream.cli.tables import open_console, print_table
-from weever_stream.drawing import STYLES, aligned, escaped, from_difference, printable
+from weever_stream.drawing import STYLES, draw_pair, escaped, printable
 from weever_stream.rules import write_rule
-from weever_stream.rules.model import Column, Constant
-from weever_stream.rules.writing import write_operand
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from weever_stream.check import Report, RuleResult, Violations
-    from weever_stream.rules import Predicate
 
 __all__ = ["printable", "show_report"]
-
-_SIGNS = {"!=": "≠", "<=": "≤", ">=": "≥"}
 
 
 def show_report(report: Report, out: IO[bytes], to_terminal: bool) -> None:
@@ -83,45 +78,9 @@ def _pairs(console: Console, piece: Violations) -> None:
         sides["s"] = {name: python_values(right[name]) for name in right.column_names}
     for at in range(len(piece.pairs)):
         rows = {row: {name: values[at] for name, values in columns.items()} for row, columns in sides.items()}
-        console.print(_pair(piece, rows))
-
-
-def _pair(piece: Violations, rows: dict[str, dict[str, object]]) -> Text:
-    """One violation: the names of its rows, then a line for each comparison, values on both sides of its sign."""
-    lines = []
-    for name in piece.names.columns:
-        cells = [Text(printable(name), style="bold"), Text(printable(rows["t"][name]), style="bold"), Text()]
-        if "s" in rows:
-            cells += [Text(printable(name), style="bold"), Text(printable(rows["s"][name]), style="bold")]
-        lines.append(cells)
-    lines += [_comparison(predicate, rows) for predicate in piece.rule.predicates]
-    return aligned(lines)
-
-
-def _comparison(predicate: Predicate, rows: dict[str, dict[str, object]]) -> list[Text]:
-    """A predicate with the values that satisfied it: column and value, sign, column and value.
-
-    One that is about a single row of a pair stands in that row's half, with its sign and the rest behind the value.
-    """
-    sign = _SIGNS.get(predicate.op.symbol, predicate.op.symbol)
-    left, right = predicate.left, predicate.right
-    if len(rows) == 2 and len(predicate.rows) == 1:
-        assert isinstance(left, Column)
-        name, value = _operand(left, rows)
-        told = value + Text(f" {sign} ", style="bold") + Text(" ").join(_operand(right, rows))
-        return [Text("  ") + name, told] if left.row == "t" else [Text(), Text(), Text(), name, told]
-    cells = [*_operand(left, rows), Text(sign, style="bold"), *_operand(right, rows)]
-    if sign == "≠" and len(cells) == 5 and cells[1].plain == cells[4].plain:
-        ours, theirs = (rows[side.row][side.name] for side in predicate.columns)
-        cells[1].plain, cells[4].plain = from_difference(ours, theirs)
-    return [Text("  ") + cells[0], *cells[1:]]
-
-
-def _operand(side: Column | Constant, rows: dict[str, dict[str, object]]) -> tuple[Text, ...]:
-    """A column's name and value, or a constant as rules write it."""
-    if isinstance(side, Constant):
-        return (Text(printable(write_operand(side))),)
-    return Text(printable(side.name), style="dim"), Text(printable(rows[side.row][side.name]), style="yellow")
+        other = rows.get("s", {})
+        keys = [(name, rows["t"][name], other.get(name)) for name in piece.names.columns]
+        console.print(draw_pair(keys, rows, piece.rule.predicates))
 
 
 def _close(console: Console, report: Report, listed: dict[str, int]) -> None:

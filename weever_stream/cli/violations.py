@@ -60,7 +60,7 @@ def violations(
     if the sink could not be read, and 4 if the outcome could not be written. Only the chosen rules count.
     """
     from weever_stream.cli.kept import Found, write_csv, write_json, write_text
-    from weever_stream.sinks.reading import newest, read_sink, selected
+    from weever_stream.sinks.reading import newest, read_sink, selected, sort_newest_first
 
     rules, path = _job(job)
     kept = read_sink(path)
@@ -72,7 +72,8 @@ def violations(
         limit = _SHOWN
     if limit is not None:
         index = newest(index, limit)
-    found = Found(kept, rules, names, log, still_open, total, index)
+    listed = [one.name for one in rules.rules] if rules is not None else []
+    found = Found(kept, rules, names, log, still_open, total, sort_newest_first(index, listed))
     write = {Form.TEXT: write_text, Form.JSON: write_json, Form.CSV: write_csv}[form]
     with opened(output) as out:
         write(found, out, is_stdout(output))

@@ -36,7 +36,7 @@ def open_sinks(
     """The sinks that a job names, each a model of `job.options`. Makes and checks Delta tables; writes no rows.
 
     With `take_over`, Delta tables of another query are continued: what it left open is closed first. `job` is needed by
-    a quarantine that splits the job's table.
+    a quarantine that splits the job's table, and gives the console the operators of its rules.
     """
     return [_open(spark, options, job, take_over) for options in sinks]
 
@@ -62,7 +62,7 @@ def _open(spark: SparkSession, options: Any, job: Job | None, take_over: bool) -
         return Quarantine(spark, options, split, take_over=take_over)
     from weever_stream.sinks.console import Terminal
 
-    return Terminal(options)
+    return Terminal(options, None if job is None else job.file)
 
 
 def open_dead_letters(spark: SparkSession, rejects: Rejects, default_path: str) -> Sink:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 from rich.console import Console
 from rich.text import Text
 
-from weever_stream.drawing import STYLES, pair_of_texts, printable
+from weever_stream.drawing import STYLES, draw_written_pair, printable
 from weever_stream.sinks.batch import ADDED, REMOVED
 
 if TYPE_CHECKING:
@@ -24,19 +24,23 @@ if TYPE_CHECKING:
     from pyspark.sql import Row
 
     from weever_stream.job.options import ConsoleSink
+    from weever_stream.rules import RuleFile
     from weever_stream.sinks.batch import Batch
 
 __all__ = ["Terminal"]
 
-_SHOWN = ("rule", "severity", "change", "left_key", "right_key", "left_values", "right_values")
+_SHOWN = (
+    "rule", "rule_fingerprint", "severity", "change", "left_key", "right_key", "left_values", "right_values",
+)  # fmt: skip
 _MARKS = {REMOVED: ("- fixed   ", "green"), ADDED: ("+ violated", "red")}
 
 
 class Terminal:
     """The sink of kind `console`."""
 
-    def __init__(self, options: ConsoleSink, out: TextIO | None = None) -> None:
+    def __init__(self, options: ConsoleSink, rules: RuleFile | None = None, out: TextIO | None = None) -> None:
         self._rows = options.rows
+        self._rules = rules
         # Lines are never wrapped or cut to the terminal's width: a pipe has none, and people search in them.
         self._console = Console(file=out, highlight=False, soft_wrap=True)
 
@@ -72,9 +76,7 @@ class Terminal:
             rule = Text(printable(row["rule"], 80), style="bold")
             severity = Text(f"  {printable(row['severity'])}", style=STYLES.get(row["severity"], ""))
             self._console.print(Text("  ") + Text(mark, style=style) + Text(" ") + rule + severity)
-            self._console.print(
-                pair_of_texts(row["left_key"], row["right_key"], row["left_values"], row["right_values"], indent=12)
-            )
+            self._console.print(draw_written_pair(row.asDict(), self._rules, indent=12))
         if count > len(rows):
             self._console.print(Text("  ") + Text(mark, style=style) + Text(f" … and {count - len(rows):,} more"))
 

@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-__all__ = ["COLUMNS", "Kept", "newest", "read_sink", "selected"]
+__all__ = ["COLUMNS", "Kept", "newest", "read_sink", "selected", "sort_newest_first"]
 
 COLUMNS = tuple("at" if name == "detected_at" else name for name in DELTA_COLUMNS)
 """Of the rows that are fetched; `at` is when the violation was added, or in the log when it was added or removed."""
 _TIME = pa.timestamp("us", "UTC")
 _INDEX = ("rule", "severity", "change", "violation_id", "batch_id", "at")
+_IDENTITY = ("violation_id", "batch_id", "change")
+"""What tells the rows of a table apart."""
+_PIECE = 200_000
 _COMMITS = 100
 
 
@@ -61,17 +64,27 @@ class Kept:
         return table.select(_INDEX)
 
     def fetch(self, index: pa.Table, *, from_log: bool) -> Iterator[pa.Table]:
-        """The whole rows of some of an index, with `COLUMNS`, in pieces and in no order."""
+        """The whole rows of some of an index, with `COLUMNS`, in pieces and in the order of the index.
+
+        Each piece takes a pass over the table, for up to `_PIECE` rows: memory is bounded, and small answers cost one.
+        """
         rows = self.log_rows if from_log or self.open_rows is None else self.open_rows
-        if rows is None or not index.num_rows:
+        if rows is None:
             return
-        wanted = index.select(["violation_id", "batch_id", "change"])
-        ids = pc.unique(wanted["violation_id"])
-        for piece in rows.to_batches(filter=ds.field("violation_id").isin(ids)):
-            table = _as_ours(pa.Table.from_batches([piece]))
-            table = table.join(wanted, ["violation_id", "batch_id", "change"], join_type="inner")
-            if table.num_rows:
-                yield table.select(COLUMNS)
+        for start in range(0, index.num_rows, _PIECE):
+            wanted = index.slice(start, _PIECE).select(_IDENTITY)
+            whole = _as_ours(rows.to_table(filter=ds.field("violation_id").isin(pc.unique(wanted["violation_id"]))))
+            places = wanted.append_column("place", pa.array(range(wanted.num_rows), pa.int64()))
+            found = whole.join(places, list(_IDENTITY), join_type="inner")
+            yield found.sort_by("place").select(COLUMNS)
+
+
+def sort_newest_first(index: pa.Table, rules: Sequence[str]) -> pa.Table:
+    """An index sorted by rule, as listed and the others by name, then by time, the newest first, then by id."""
+    rank = pc.fill_null(pc.index_in(index["rule"], pa.array(rules, pa.string())), len(rules))
+    keys = [("rank", "ascending"), ("rule", "ascending"), ("at", "descending"), ("batch_id", "descending")]
+    keys += [("violation_id", "ascending"), ("change", "ascending")]
+    return index.append_column("rank", rank).sort_by(keys).select(_INDEX)
 
 
 def newest(index: pa.Table, limit: int) -> pa.Table:
