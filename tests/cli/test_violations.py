@@ -270,7 +270,7 @@ sinks:
   - {kind: delta, path: FOUND}
 """.replace("FOUND", str(tmp_path / "found"))
     (tmp_path / "job.yaml").write_text(rules)
-    back, later = read_rules(tmp_path / "job.yaml").rules
+    back = read_rules(tmp_path / "job.yaml").rules[0]
     values = [
         {"origin": "Lima", "destination": "Monaco", "postage": 5, "volume": 11},
         {"origin": "London", "destination": "Lima", "postage": 7, "volume": 3},
