@@ -23,8 +23,8 @@ _RULES_SHOWN = 6
 class BatchLines:
     """Tells of batches on standard output, of everything else on standard error."""
 
-    def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:
-        self._json, self._quiet = as_json, quiet
+    def __init__(self, *, as_json: bool = False, quiet: bool = False, dead_letters: str | None = None) -> None:
+        self._json, self._quiet, self._dead_letters = as_json, quiet, dead_letters
         self._out = Console(highlight=False, soft_wrap=True)
         self._err = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -43,14 +43,15 @@ class BatchLines:
         self._err.print(f"[dim]{escape(text)}[/]")
 
     def batch(self, report: BatchReport) -> None:
-        """A batch."""
+        """A batch, and where its rejected records are."""
         if self._json:
             print(json.dumps(report.to_json()), flush=True)
-            return
-        if self._quiet and not (report.added or report.removed or report.rejected):
-            return
-        self._out.print(_line(report))
-        sys.stdout.flush()
+        elif not self._quiet or report.added or report.removed or report.rejected:
+            self._out.print(_line(report))
+            sys.stdout.flush()
+        if report.rejected and self._dead_letters is not None:
+            records = "1 record" if report.rejected == 1 else f"{report.rejected:,} records"
+            self.notice(f"{records} could not be read; the dead letters in {self._dead_letters} say why")
 
 
 def _line(report: BatchReport) -> str:

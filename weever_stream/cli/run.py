@@ -67,9 +67,10 @@ def run(
 ) -> int:
     """Run the streaming job."""
     from weever_stream.cli.progress import BatchLines
+    from weever_stream.stream.places import dead_letters_of
 
     asked = _job(job, from_version, every)
-    lines = BatchLines(as_json=format is Format.json, quiet=quiet)
+    lines = BatchLines(as_json=format is Format.json, quiet=quiet, dead_letters=dead_letters_of(asked))
     from weever_stream.observe.lineage import lineage_of
     from weever_stream.observe.watch import watching
     from weever_stream.state.lease import Lease

@@ -9,7 +9,16 @@ from weever_stream.state.store import StoreOptions
 if TYPE_CHECKING:
     from weever_stream.job.job import Job
 
-__all__ = ["folder", "journal_of", "learn_checkpoint", "learn_notes_of", "notes_of", "offsets_of", "runs_of"]
+__all__ = [
+    "dead_letters_of",
+    "folder",
+    "journal_of",
+    "learn_checkpoint",
+    "learn_notes_of",
+    "notes_of",
+    "offsets_of",
+    "runs_of",
+]
 
 
 def folder(checkpoint: str) -> str:
@@ -25,6 +34,14 @@ def notes_of(job: Job) -> StoreOptions:
 def runs_of(job: Job) -> StoreOptions:
     """Where the run files are."""
     return _store(job, f"{folder(job.state.checkpoint)}/runs")
+
+
+def dead_letters_of(job: Job) -> str:
+    """Where rejected records are: a path, or a Kafka topic."""
+    sink = job.source.rejects.sink
+    if sink is None:
+        return f"{folder(job.state.checkpoint)}/rejects"
+    return f"topic {sink.topic}" if sink.kind == "kafka" else sink.path
 
 
 def offsets_of(job: Job) -> StoreOptions:
