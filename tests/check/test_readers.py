@@ -88,6 +88,13 @@ def test_globs_folders_and_several_files_are_read_in_order(tmp_path: Path) -> No
         assert read_table(find_files(list(given)), Wanted(frozenset("k")))["k"].to_pylist() == expected
 
 
+def test_links_to_folders_are_not_followed(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"k": [1]}), tmp_path / "part.parquet")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "again").symlink_to(tmp_path)
+    assert read(tmp_path, "k")["k"].to_pylist() == [1]
+
+
 def test_columns_named_by_folders_are_read(tmp_path: Path) -> None:
     for state in ("CA", "NY"):
         (tmp_path / f"state={state}").mkdir()
@@ -205,8 +212,8 @@ def test_a_column_without_any_value_can_be_compared_with_anything(tmp_path: Path
         ("rows.parquet", b"", "k", {}, "DATA is empty\n  hint: an empty table still needs its columns; or leave the file out"),
         ("rows.arrow", b"ARROW1 torn", "k", {}, None),
         ("rows.xlsx", b"PK", "k", {},
-         "DATA is of no format that its name tells\n"
-         "  hint: CSV, TSV, Parquet, JSON lines, Arrow and Delta are read; the name's ending tells which"),
+         "DATA has an unknown format: unrecognized file extension\n"
+         "  hint: CSV, TSV, Parquet, JSON lines, Arrow and Delta are read, recognized by the file extension"),
     ],
 )  # fmt: skip
 def test_a_flaw_is_told_with_its_place(

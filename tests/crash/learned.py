@@ -16,6 +16,7 @@ import pyarrow as pa
 from tests.crash.wrong import Wrong
 from weever_stream.discover.hydra import find_rules
 from weever_stream.discover.predicates import Options, comparisons_in, space_over
+from weever_stream.storage import locate, open_delta, scan_delta
 
 if TYPE_CHECKING:
     from tests.crash.world import World
@@ -72,9 +73,8 @@ def check_learned(world: World, *, whole: bool = False) -> None:
 
 def _summed(world: World, path: Path) -> set[str]:
     """What holds after the last batch; after each of them it must be what discovery finds."""
-    from deltalake import DeltaTable
-
-    rows = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    place = locate(path)
+    rows = scan_delta(open_delta(place), place).to_table().to_pylist()
     holding: set[str] = set()
     for batch in sorted({row["batch_id"] for row in rows}):
         told = [row for row in rows if row["batch_id"] == batch]

@@ -20,7 +20,7 @@ import pytest
 from tests.crash.damage import KINDS
 from tests.crash.pager import Pager
 from tests.crash.points import LESSONS, POINTS
-from tests.crash.rounds import delivery, drained, killed, lesson, named_point, two_drivers, workers
+from tests.crash.rounds import delivery, drained, full_disk, killed, lesson, named_point, two_drivers, workers
 from tests.crash.world import World
 from weever_stream.errors import OutputError, WeeverError
 from weever_stream.job.job import read_job
@@ -76,6 +76,11 @@ def test_drivers_that_die_while_they_learn_leave_the_rules_that_hold(tmp_path: P
     for number, point in enumerate(LESSONS[:-1]):
         lesson(world, point, 1 + number % 2)
     drained(world)
+
+
+def test_a_disk_that_runs_full_stops_the_job_and_loses_nothing(tmp_path: Path):
+    # Also: the harness, which reads Delta tables and then ends, ends with 0. Its threads used to abort it.
+    full_disk(World(tmp_path / "world", seed=3))
 
 
 _RESTORE, _TORN = "restore", "is torn or was changed"

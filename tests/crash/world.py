@@ -28,6 +28,7 @@ from tests import oracle
 from tests.conftest import SETTINGS
 from tests.crash.learned import EVENTS, check_learned, learn_section
 from tests.crash.wrong import Wrong
+from weever_stream.storage import locate, open_delta, scan_delta
 
 if TYPE_CHECKING:
     from tests.crash.pager import Pager
@@ -238,18 +239,18 @@ class World:
                 raise Wrong("wrong", f"`open` is not the truth at {self.last}")
 
     def _delta(self, table: str) -> Any:
-        from deltalake import DeltaTable
-
-        return DeltaTable(str(self.folder / "out" / table))
+        return open_delta(locate(self.folder / "out" / table))
 
     @staticmethod
     def _at(position: str) -> int:
         told = json.loads(position)
         return int(told.get("files", told.get("version", -1)))
 
-    @staticmethod
-    def _open(table: Any) -> frozenset[Violation]:
-        rows = table.to_pyarrow_table(columns=["rule", "left_key", "right_key"]).to_pylist()
+    def _rows(self, name: str, table: Any, columns: list[str] | None = None) -> pa.Table:
+        return scan_delta(table, locate(self.folder / "out" / name)).to_table(columns=columns)
+
+    def _open(self, table: Any) -> frozenset[Violation]:
+        rows = self._rows("open", table, ["rule", "left_key", "right_key"]).to_pylist()
         listed = [(row["rule"], row["left_key"], row["right_key"]) for row in rows]
         if len(set(listed)) != len(listed):
             raise Wrong("duplicated", f"open twice: {[v for v, n in Counter(listed).items() if n > 1][:3]}")
@@ -282,7 +283,7 @@ class World:
 
     def _check_log(self) -> dict[int, Counter[tuple[str, str]]]:
         """The log after each of its batches. Returns ids and changes of every batch."""
-        rows = self._delta("log").to_pyarrow_table().sort_by("batch_id").to_pylist()
+        rows = self._rows("log", self._delta("log")).sort_by("batch_id").to_pylist()
         batches: dict[int, list[Row]] = defaultdict(list)
         for row in rows:
             batches[row["batch_id"]].append(row)

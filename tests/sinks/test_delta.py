@@ -15,6 +15,7 @@ from weever_stream.errors import OutputError
 from weever_stream.job.options import DeltaSink
 from weever_stream.sinks import Sink, open_sinks
 from weever_stream.sinks.reading import read_sink
+from weever_stream.storage import locate, scan_delta
 
 PAIRS = [Pair(f"rule {number % 3}", str(number), f"{number}'s") for number in range(12)]
 
@@ -37,8 +38,12 @@ def settings(spark: Any) -> dict[str, str]:
     return {name: value for name, value in spark.conf.getAll.items() if not name.endswith("lastCommitVersionInSession")}
 
 
+def rows(path: Path) -> Any:
+    return scan_delta(Reader(str(path)), locate(path)).to_table()
+
+
 def open_ids(path: Path) -> list[str]:
-    return sorted(Reader(str(path / "open")).to_pyarrow_table(columns=["violation_id"])["violation_id"].to_pylist())
+    return sorted(rows(path / "open")["violation_id"].to_pylist())
 
 
 def test_each_batch_is_one_commit_that_tells_its_position(spark: Any, tmp_path: Path) -> None:
@@ -136,7 +141,7 @@ def test_optimize_and_vacuum_at_any_time_change_nothing(spark: Any, tmp_path: Pa
         done.set()
         thread.join()
     assert open_ids(tmp_path) == sorted(story.open)
-    log = Reader(str(tmp_path / "log")).to_pyarrow_table().to_pylist()
+    log = rows(tmp_path / "log").to_pylist()
     assert sorted((row["batch_id"], row["change"], row["violation_id"]) for row in log) == sorted(story.log)
 
 

@@ -21,6 +21,7 @@ import pyarrow.csv as arrow_csv
 
 from weever_stream.errors import DataError, Place
 from weever_stream.rules.types import ColumnType
+from weever_stream.storage import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -55,10 +56,12 @@ def known_encoding(name: str | None) -> str:
 def read_header(file: DataFile, encoding: str = UTF8) -> list[str]:
     """The names of a file's columns. Raises `DataError` for a file without any."""
     try:
-        with pa.input_stream(str(file.path), compression="detect") as stream:
+        with file.location.open_stream() as stream:
             start = stream.read(_FIRST)
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{file} cannot be read: {_reason(error)}", hint="is it complete and of this format?") from None
+        raise DataError(
+            f"{file} cannot be read: {reason_of(error)}", hint="is it complete and of this format?"
+        ) from None
     if not start.strip():
         raise DataError(f"{file} is empty", hint="a CSV file needs at least a line with the names of its columns")
     try:
@@ -125,10 +128,9 @@ def _read(
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    source = str(file.path)
     try:
         read = arrow_csv.ReadOptions(use_threads=threads, encoding=_arrow_name(encoding))
-        return arrow_csv.read_csv(source, read, parse, convert)
+        return arrow_csv.read_csv(file.location.open_stream(), read, parse, convert)
     except UnicodeError:
         raise _not_encoded(file, encoding) from None
     except (pa.ArrowException, OSError) as error:
@@ -149,7 +151,7 @@ def _explained(
     """The error with its line: only a reading in sequence can tell it."""
     try:
         read = arrow_csv.ReadOptions(use_threads=False, encoding=_arrow_name(encoding))
-        arrow_csv.read_csv(str(file.path), read, parse, convert)
+        arrow_csv.read_csv(file.location.open_stream(), read, parse, convert)
     except (pa.ArrowException, OSError) as again:
         error = again
     text = str(error)
@@ -169,7 +171,7 @@ def _explained(
             place=Place(file=str(file), line=int(found[2]) if found[2] else None),
             hint="mend the value, name it with --null-value, or change the type under `columns:`",
         )
-    return DataError(f"{file} cannot be read as CSV: {_reason(error)}", hint="is it complete, and is it CSV?")
+    return DataError(f"{file} cannot be read as CSV: {reason_of(error)}", hint="is it complete, and is it CSV?")
 
 
 def beyond_doubles(column: pa.ChunkedArray) -> bool:
@@ -190,20 +192,21 @@ def _with_exact_numbers(table: pa.Table, texts: pa.Table) -> pa.Table:
 
 
 def _delimiter(file: DataFile) -> str:
-    suffixes = {suffix.lower() for suffix in file.path.suffixes[-2:]}
-    return "\t" if suffixes & {".tsv", ".tab"} else ","
+    return "\t" if {*file.suffixes[-2:]} & {".tsv", ".tab"} else ","
 
 
 def _has_quotes(file: DataFile) -> bool:
     """Only a quoted value can hold a line break, and only then must Arrow look for them: it halves the speed."""
-    if file.path.stat().st_size == 0:
+    if not file.location.local:
+        return True  # reading it for this would take as long
+    if file.location.info().size == 0:
         return False
-    with file.path.open("rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with open(file.location.path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(b'"') >= 0
 
 
 def _is_one_line(file: DataFile) -> bool:
-    with pa.input_stream(str(file.path), compression="detect") as stream:
+    with file.location.open_stream() as stream:
         return b"\n" not in stream.read(_FIRST)
 
 
@@ -232,8 +235,3 @@ def _not_encoded(file: DataFile, encoding: str, line: int | None = None) -> Data
 def _arrow_name(encoding: str) -> str:
     """Arrow reads its own name of UTF-8 without recoding."""
     return "utf8" if encoding == UTF8 else encoding
-
-
-def _reason(error: Exception) -> str:
-    """The first sentence of Arrow's message; what follows may quote rows."""
-    return re.split(r"[:.] ", str(getattr(error, "strerror", None) or error))[0][:120]

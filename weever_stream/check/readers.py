@@ -21,12 +21,12 @@ from weever_stream.check.sources import DataFile, find_files
 from weever_stream.errors import DataError, Place
 from weever_stream.index.casting import typed
 from weever_stream.rules.types import ColumnType, type_of_arrow
+from weever_stream.storage import open_delta, reason_of, scan_delta
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow.parquet as pq
-    from deltalake import DeltaTable
 
 __all__ = ["Wanted", "read_batches", "read_names", "read_schema", "read_table"]
 
@@ -124,15 +124,16 @@ def _explaining(file: DataFile) -> Iterator[None]:
     except DataError:
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise _explained(file, str(error)) from None
+        raise _explained(file, error) from None
     except Exception as error:  # deltalake's errors share no root with anything
         if file.format != "delta":
             raise
-        raise _explained(file, str(error)) from None
+        raise _explained(file, error) from None
 
 
-def _explained(file: DataFile, text: str) -> DataError:
-    if "Empty JSON" in text or not (file.format == "delta" or file.path.stat().st_size):
+def _explained(file: DataFile, error: Exception) -> DataError:
+    text = str(error)
+    if "Empty JSON" in text or (file.format != "delta" and file.location.info().size == 0):
         return DataError(f"{file} is empty", hint="an empty table still needs its columns; or leave the file out")
     if found := _CHANGED.search(text):
         column, one, other, row = found.groups()
@@ -149,8 +150,9 @@ def _explained(file: DataFile, text: str) -> DataError:
     if file.format == "json" and (found := _ROW.search(text)):
         place = Place(file=str(file), line=int(found[1]) + 1)
         return DataError("the line is not JSON", place=place, hint="one object a line: JSON lines")
-    reason = re.split(r"[:.] |\n", text.strip())[0][:120]
-    return DataError(f"{file} cannot be read as {file.format}: {reason}", hint="is it complete, and of this format?")
+    return DataError(
+        f"{file} cannot be read as {file.format}: {reason_of(error)}", hint="is it complete, and of this format?"
+    )
 
 
 def _schema(file: DataFile) -> pa.Schema:
@@ -161,13 +163,13 @@ def _schema(file: DataFile) -> pa.Schema:
         return _arrow(file).schema
     if file.format == "json":
         return _json(file, None).schema
-    return pa.schema(_delta(file).schema().to_arrow())
+    return pa.schema(open_delta(file.location).schema().to_arrow())
 
 
 def _parquet(file: DataFile) -> pq.ParquetFile:
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(file.path, memory_map=True)
+    return pq.ParquetFile(file.location.open_file(), pre_buffer=not file.location.local)
 
 
 def _read_parquet(file: DataFile, wanted: Wanted) -> pa.Table:
@@ -182,7 +184,11 @@ def _read_parquet(file: DataFile, wanted: Wanted) -> pa.Table:
 
 def _arrow(file: DataFile) -> pa.RecordBatchReader:
     """The batches of an Arrow file or stream; Feather is the former."""
-    source = pa.memory_map(str(file.path)) if not file.compressed else pa.input_stream(str(file.path))
+    if file.compressed:
+        with file.location.open_stream() as stream:
+            source = pa.BufferReader(stream.read())
+    else:
+        source = file.location.open_file()
     try:
         opened = pa.ipc.open_file(source)
     except pa.ArrowInvalid:
@@ -207,7 +213,9 @@ def _json(file: DataFile, wanted: Wanted | None, exact: str | None = None) -> pa
     while True:
         try:
             options = arrow_json.ReadOptions(use_threads=wanted is None or wanted.threads, block_size=block)
-            return arrow_json.read_json(file.path, options, arrow_json.ParseOptions(explicit_schema=whole))
+            return arrow_json.read_json(
+                file.location.open_stream(), options, arrow_json.ParseOptions(explicit_schema=whole)
+            )
         except pa.ArrowInvalid as error:
             if "straddling" not in str(error) or block > 2**30:
                 raise
@@ -224,16 +232,10 @@ def _read_json(file: DataFile, wanted: Wanted) -> pa.Table:
     return table
 
 
-def _delta(file: DataFile) -> DeltaTable:
-    from deltalake import DeltaTable
-
-    return DeltaTable(str(file.path))
-
-
 def _read_delta(file: DataFile, wanted: Wanted) -> pa.Table:
-    table = _delta(file)
+    table = open_delta(file.location)
     columns = [field.name for field in table.schema().fields if field.name in wanted.columns]
-    return table.to_pyarrow_table(columns=columns)
+    return scan_delta(table, file.location).to_table(columns=columns, use_threads=wanted.threads)
 
 
 _READERS = {"parquet": _read_parquet, "arrow": _read_arrow, "json": _read_json, "delta": _read_delta}

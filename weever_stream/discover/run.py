@@ -36,6 +36,7 @@ from weever_stream.errors import DataError, did_you_mean
 from weever_stream.rules import Op, write_rule
 from weever_stream.rules.writing import free_name
 from weever_stream.rules.yamltext import dump
+from weever_stream.storage import locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -260,7 +261,7 @@ def _table(
         names = read_names(files, encoding)
         refuse_unknown(columns, names)
         wanted = Wanted(frozenset(names if columns is None else columns), null_values=null_values, encoding=encoding)
-        return Path(paths[0]).name.split(".")[0] or "table", read_table(files, wanted)
+        return locate(paths[0]).path.rsplit("/", 1)[-1].split(".")[0] or "table", read_table(files, wanted)
     try:
         table = data if isinstance(data, pa.Table) else pa.table(data)
     except (TypeError, ValueError, pa.ArrowException) as error:

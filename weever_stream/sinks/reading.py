@@ -8,7 +8,6 @@ table is read as of one version; of files only folders that hold `_SUCCESS` coun
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from pyarrow import fs
 
 from weever_stream.errors import DataError
 from weever_stream.sinks.batch import ADDED, DELTA_COLUMNS, REMOVED
+from weever_stream.storage import Location, locate, open_delta, reason_of, scan_delta
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,31 +111,32 @@ def selected(index: pa.Table, rules: Sequence[str] | None, since: datetime | Non
 
 def read_sink(path: str) -> Kept:
     """Opens what lies at the path of a sink. Raises `DataError` where there is nothing, or nothing of ours."""
-    from deltalake import DeltaTable
-
-    tables: dict[str, Any] = {name: _table(f"{path.rstrip('/')}/{name}", DeltaTable) for name in ("open", "log")}
+    place = locate(path)
+    shown = str(place)
+    places = {name: place.inside(name) for name in ("open", "log")}
+    tables = {name: _table(one) for name, one in places.items()}
     if any(table is not None for table in tables.values()):
-        rows = {name: table and _dataset(f"{path}/{name}", table) for name, table in tables.items()}
-        return Kept(path, rows["open"], rows["log"], _position(tables["open"] or tables["log"]))
-    return Kept(path, None, _files(path, _table(path, DeltaTable) is not None))
+        rows = {name: table and _dataset(places[name], table) for name, table in tables.items()}
+        return Kept(shown, rows["open"], rows["log"], _position(tables["open"] or tables["log"]))
+    return Kept(shown, None, _files(place, _table(place) is not None))
 
 
-def _table(path: str, kind: Any) -> Any:
+def _table(place: Location) -> Any:
+    if place.inside("_delta_log").info().type != fs.FileType.Directory:
+        return None
     try:
-        return kind(path) if kind.is_deltatable(path) else None
+        return open_delta(place)
     except Exception as error:  # deltalake raises what its many file systems raise
-        raise DataError(
-            f"{path} cannot be read: {type(error).__name__}", hint="check the path and the rights"
-        ) from error
+        raise DataError(f"{place} cannot be read: {reason_of(error)}", hint="check the path and the rights") from None
 
 
-def _dataset(path: str, table: Any) -> ds.Dataset:
+def _dataset(place: Location, table: Any) -> ds.Dataset:
     try:
-        rows = table.to_pyarrow_dataset()
+        rows = scan_delta(table, place)
     except Exception as error:
         hint = "somebody may have turned on a feature that its reader lacks: deletion vectors, column mapping"
-        raise DataError(f"{path} cannot be read: {type(error).__name__}", hint=hint) from error
-    return _ours(path, rows)
+        raise DataError(f"{place} cannot be read: {type(error).__name__}", hint=hint) from None
+    return _ours(str(place), rows)
 
 
 def _ours(path: str, rows: ds.Dataset) -> ds.Dataset:
@@ -155,31 +156,25 @@ def _position(table: Any) -> str | None:
     return None
 
 
-def _files(path: str, is_table: bool) -> ds.Dataset:
+def _files(place: Location, is_table: bool) -> ds.Dataset:
     """The folders of a files sink as one dataset."""
     if is_table:
-        raise DataError(f"{path} is one Delta table", hint="name the folder that holds the tables `open` and `log`")
-    try:
-        system, inner = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), os.path.abspath(path))
-        found = system.get_file_info(fs.FileSelector(inner, recursive=True, allow_not_found=True))
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(
-            f"{path} cannot be read: {type(error).__name__}", hint="check the path and the rights"
-        ) from None
-    whole = {info.path.rpartition("/")[0] for info in found if info.base_name == "_SUCCESS"}
-    data = [info.path for info in found if info.is_file and not info.base_name.startswith(("_", "."))]
-    files = [name for name in data if name.rpartition("/")[0] in whole]
+        raise DataError(f"{place} is one Delta table", hint="name the folder that holds the tables `open` and `log`")
+    names = [name.rpartition("/") for name in place.listed()]
+    whole = {folder for folder, _, name in names if name == "_SUCCESS"}
+    data = [(folder, name) for folder, _, name in names if not name.startswith(("_", "."))]
+    files = [f"{place.path}/{folder}/{name}" for folder, name in data if folder in whole]
     if not files:
-        raise _nothing(path, bool(data))
+        raise _nothing(str(place), bool(data))
     form = "parquet" if files[0].endswith(".parquet") else "json"
     fields = [(name, _file_type(name, form)) for name in DELTA_COLUMNS]
     return ds.dataset(
         files,
         schema=pa.schema(fields),
         format=form,
-        filesystem=system,
+        filesystem=place.system,
         partitioning=ds.partitioning(pa.schema([("batch_id", pa.int64())]), flavor="hive"),
-        partition_base_dir=inner,
+        partition_base_dir=place.path,
     )
 
 
