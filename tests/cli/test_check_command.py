@@ -271,3 +271,19 @@ def test_help_and_version_load_nothing_heavy() -> None:
         done = shell(f'{sys.executable} -c "{command}"')
         assert done.returncode == 0, done.stderr
     assert "check" in shell("$WEEVER --help").stdout
+
+
+def test_long_names_and_rules_are_never_cut(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = [f"a_rather_long_name_of_a_column_{number}" for number in range(12)]
+    name = "one_row_for_" + "_and_".join(columns[:4])
+    (tmp_path / "long.yaml").write_text(f"table: t\nrules:\n  - {{name: {name}, unique: [{', '.join(columns)}]}}\n")
+    (tmp_path / "long.csv").write_text(",".join(columns) + "\n" + ",".join("1" * 12) + "\n" + ",".join("1" * 12) + "\n")
+    monkeypatch.setenv("COLUMNS", "40")
+    for arguments in (["check", "long.yaml", "long.csv"], ["validate", "long.yaml"]):
+        monkeypatch.chdir(tmp_path)
+        _, out, _ = weever(capfd, *arguments)
+        assert name in out
+        assert " and ".join(f"t.{column} = s.{column}" for column in sorted(columns)) in out
+        assert "…" not in out

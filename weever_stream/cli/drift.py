@@ -86,7 +86,7 @@ def _show(progress: Mapping[str, Any], trends: Sequence[Trend]) -> None:
     from rich.text import Text
 
     from weever_stream.cli.tables import open_console, print_table
-    from weever_stream.drawing import escaped, printable
+    from weever_stream.drawing import escaped
 
     console = open_console()
     rows = []
@@ -108,11 +108,9 @@ def _show(progress: Mapping[str, Any], trends: Sequence[Trend]) -> None:
     drifting = [one.drifting for one in trends if one.drifting is not None]
     for notice in drifting:
         since = notice.since[:19].replace("T", " ")
-        place = printable(notice.since_position, 160)
-        console.print(Text(f"{printable(notice.rule, 80)} drifts since {since}, after {place}", style="red"))
-    console.print(
-        f"{len(drifting)} of {len(trends)} rules drift, as of {printable(progress['position'], 160)}", markup=False
-    )
+        place = escaped(notice.since_position)
+        console.print(Text(f"{escaped(notice.rule)} drifts since {since}, after {place}", style="red"))
+    console.print(f"{len(drifting)} of {len(trends)} rules drift, as of {escaped(progress['position'])}", markup=False)
 
 
 def _rate(per_change: float) -> str:

@@ -159,7 +159,7 @@ def _summary(console: Console, counts: list[dict[str, Any]]) -> None:
 def _list(console: Console, found: Found) -> None:
     from rich.text import Text
 
-    from weever_stream.drawing import STYLES, draw_written_pair, printable
+    from weever_stream.drawing import STYLES, draw_written_pair, escaped
     from weever_stream.rules import write_rule
 
     said = {} if found.rules is None else {rule.name: write_rule(rule) for rule in found.rules.rules}
@@ -167,15 +167,13 @@ def _list(console: Console, found: Found) -> None:
     for row in found.rows():
         if row["rule"] != last:
             last = row["rule"]
-            name = Text(printable(last, 80), style=STYLES.get(row["severity"], ""))
-            console.print(
-                Text("\n") + name + Text(f"  {printable(said.get(last) or row['severity'], 400)}", style="dim")
-            )
+            name = Text(escaped(last), style=STYLES.get(row["severity"], ""))
+            console.print(Text("\n") + name + Text(f"  {escaped(said.get(last) or row['severity'])}", style="dim"))
         mark = Text()
         if found.log:
             mark = Text("+ violated ", style="red") if row["change"] == ADDED else Text("- fixed    ", style="green")
             if row["reason"]:
-                mark = Text(f"- {printable(row['reason'].replace('_', ' '), 40)} ", style="yellow")
+                mark = Text(f"- {escaped(row['reason'].replace('_', ' '))} ", style="yellow")
         console.print(Text("  ") + mark + Text(f"{row['at']:%Y-%m-%d %H:%M:%S}Z", style="cyan"))
         console.print(draw_written_pair(row, found.rules, indent=3))
 
@@ -183,15 +181,15 @@ def _list(console: Console, found: Found) -> None:
 def _close(console: Console, found: Found, counts: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
-    from weever_stream.drawing import printable
+    from weever_stream.drawing import escaped
 
     listed = by_rule(found.index)
     for name, number in by_rule(found.total).items():
         if more := number - listed.get(name, 0):
-            hint = f"\n{printable(name, 80)}: {more:,} more; --limit lists more, --format csv all"
+            hint = f"\n{escaped(name)}: {more:,} more; --limit lists more, --format csv all"
             console.print(Text(hint, style="dim"))
     number = found.still_open.num_rows
     violated = sum(1 for count in counts if count["open"])
     state = f"{number:,} open, {violated} of {len(counts)} rules violated" if number else "nothing is open"
-    position = f", as of {printable(found.kept.position, 160)}" if found.kept.position else ""
-    console.print(Text(f"\n{printable(found.kept.path, 80)}: {state}{position}"))
+    position = f", as of {escaped(found.kept.position)}" if found.kept.position else ""
+    console.print(Text(f"\n{escaped(found.kept.path)}: {state}{position}"))

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from weever_stream.cli.progress import BatchLines
-from weever_stream.drawing import printable
+from weever_stream.drawing import escaped, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ def summary(report: LearnReport) -> str:
         *counts,
         f"{report.rules:,} hold in {report.rows:,} row{'s' * (report.rows != 1)}",
         f"{report.seconds:.1f} s",
-        f"at {printable(report.position, 200)}",
+        f"at {escaped(report.position)}",
     ]
     return "  ".join(parts)
 
@@ -76,7 +76,7 @@ def _listed(report: LearnReport, shown: int) -> Iterator[str]:
 
 def _words(event: RuleEvent) -> str:
     error = "" if event.error is None else f" (error {event.error:.2g})"
-    return printable(f"{event.rule}: {event.words or event.deny}", 300) + error
+    return escaped(f"{event.rule}: {event.words or event.deny}") + error
 
 
 def pair_told(about: Any) -> str | None:

@@ -161,12 +161,12 @@ def _asked(table: _Table, found: Review, top: int) -> list[str]:
 
 
 def _lines(found: Review, top: int, *, proposals: bool = True) -> Iterator[str]:
-    from weever_stream.drawing import printable
+    from weever_stream.drawing import escaped
 
     holding = found.holding
     rows = f"{holding.rows:,} row{'s' * (holding.rows != 1)}"
-    position = printable(holding.at.position, 200)
-    yield f"{printable(holding.table)}: {len(holding.rules):,} minimal rules hold in {rows}, at {position}"
+    position = escaped(holding.at.position)
+    yield f"{escaped(holding.table)}: {len(holding.rules):,} minimal rules hold in {rows}, at {position}"
     if found.broken:
         yield ""
         yield "In force, and no longer true of the table:"
@@ -210,7 +210,7 @@ def _broken(one: Broken) -> Iterator[str]:
 
 
 def _moment(at: Moment) -> str:
-    from weever_stream.drawing import printable
+    from weever_stream.drawing import escaped
 
     when: Any = datetime.fromisoformat(at.detected_at).astimezone().strftime("%Y-%m-%d %H:%M")
-    return f"{when}, batch {at.batch}, at {printable(at.position, 80)}"
+    return f"{when}, batch {at.batch}, at {escaped(at.position)}"

@@ -63,10 +63,10 @@ def _violations(report: Report, result: RuleResult) -> str:
 
 def _heading(console: Console, report: Report, piece: Violations) -> None:
     console.print()
-    name = Text(printable(piece.rule.name, 80), style=STYLES[piece.rule.severity])
-    console.print(name + Text(f"  {printable(write_rule(piece.rule), 400)}", style="dim"))
+    name = Text(escaped(piece.rule.name), style=STYLES[piece.rule.severity])
+    console.print(name + Text(f"  {escaped(write_rule(piece.rule))}", style="dim"))
     if piece.rule.description:
-        console.print(Text(f"  {printable(piece.rule.description, 400)}"))
+        console.print(Text(f"  {escaped(piece.rule.description)}"))
 
 
 def _pairs(console: Console, piece: Violations) -> None:
@@ -89,7 +89,7 @@ def _close(console: Console, report: Report, listed: dict[str, int]) -> None:
         if report.mode == "list" and more > 0 and report.limit:
             console.print(
                 Text(
-                    f"\n{printable(result.rule.name, 80)}: {more:,} more; --limit lists more, --format csv all",
+                    f"\n{escaped(result.rule.name)}: {more:,} more; --limit lists more, --format csv all",
                     style="dim",
                 )
             )
@@ -97,7 +97,7 @@ def _close(console: Console, report: Report, listed: dict[str, int]) -> None:
     rules = len(report.results)
     verdict = "all hold" if not broken else f"{broken} violated"
     console.print(
-        Text(f"\n{printable(report.table, 80)}: {_number(report.rows, 'row')}, {_number(rules, 'rule')}, {verdict}")
+        Text(f"\n{escaped(report.table)}: {_number(report.rows, 'row')}, {_number(rules, 'rule')}, {verdict}")
     )
 
 

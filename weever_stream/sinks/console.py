@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 from rich.console import Console
 from rich.text import Text
 
-from weever_stream.drawing import STYLES, draw_written_pair, printable
+from weever_stream.drawing import STYLES, draw_written_pair, escaped, printable
 from weever_stream.sinks.batch import ADDED, REMOVED
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Terminal:
         self._console.print(
             Text(f"{at:%Y-%m-%d %H:%M:%S}Z", style="cyan")
             + Text(f"  batch {batch.id}  +{batch.added:,} -{batch.removed:,}", style="bold")
-            + Text(f"  {printable(batch.position, 160)}", style="dim")
+            + Text(f"  {escaped(batch.position)}", style="dim")
         )
         rows = self._fetch(batch)
         for change, count in ((REMOVED, batch.removed), (ADDED, batch.added)):
@@ -73,7 +73,7 @@ class Terminal:
     def _show(self, change: str, rows: list[Row], count: int) -> None:
         mark, style = _MARKS[change]
         for row in rows:
-            rule = Text(printable(row["rule"], 80), style="bold")
+            rule = Text(escaped(row["rule"]), style="bold")
             severity = Text(f"  {printable(row['severity'])}", style=STYLES.get(row["severity"], ""))
             self._console.print(Text("  ") + Text(mark, style=style) + Text(" ") + rule + severity)
             self._console.print(draw_written_pair(row.asDict(), self._rules, indent=12))
@@ -82,4 +82,4 @@ class Terminal:
 
 
 def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{printable(rule, 80)} {count:,}" for rule, count in counts.items()) or "0"
+    return ", ".join(f"{escaped(rule)} {count:,}" for rule, count in counts.items()) or "0"
