@@ -15,7 +15,6 @@ from weever_stream import Detector
 from weever_stream.check import check
 from weever_stream.detect import shard
 from weever_stream.detect.run import Run
-from weever_stream.errors import DataError
 from weever_stream.rules import read_rules_text
 
 
@@ -42,14 +41,6 @@ def test_a_merge_that_runs_out_of_memory_changes_nothing(monkeypatch: pytest.Mon
     detector.upsert(rows(300, 700))
     detector._check()
     assert len(detector) == 700
-
-
-def test_rows_are_refused_when_no_sequence_is_left() -> None:
-    detector = Detector(["t.a = s.a"], key="id")
-    detector.insert({"id": 1, "a": 1}, sequence=(1 << 62) - 1)
-    with pytest.raises(DataError, match="no sequence left"):
-        detector.insert({"id": 2, "a": 1})
-    assert len(detector) == 1
 
 
 @pytest.mark.parametrize("one_sequence", [True, False])

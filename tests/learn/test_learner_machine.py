@@ -61,7 +61,8 @@ class LearnerMachine(RuleBasedStateMachine):
         first = data.draw(st.lists(rows(self.shape, self.key), max_size=8), label="first rows")
         keys = [self.named(row) for row in first] if self.key else list(range(1, len(first) + 1))
         self.numbered = 0 if self.key else len(first)
-        self.model.apply([(0, True, key, row) for key, row in zip(keys, first, strict=True)])  # older than any change
+        orders = self.model.sequences(len(first), None)
+        self.model.apply([(at, True, key, row) for at, key, row in zip(orders, keys, first, strict=True)])
         self.learner = Learner(
             pa.Table.from_pylist(first, self.shape.schema),
             key=self.key or None,

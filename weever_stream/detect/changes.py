@@ -2,11 +2,15 @@
 
 Mixed feeds speak the words of Delta's change data feed: `_change_type` (insert, update_preimage, update_postimage,
 delete, or upsert) and `_commit_version`. A drop needs nothing but its key.
+
+Changes are ordered by one number, twice the sequence and one more for a put. Changes without a sequence get negative
+ones in the order in which they arrive: they are older than every change that has a sequence, whenever either arrives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,10 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANGE_TYPES",
-    "LAST_SEQUENCE",
     "ChangeReader",
+    "Orders",
     "kinds_of",
-    "order_of",
     "versions_of",
     "whole",
 ]
@@ -39,7 +42,8 @@ CHANGE_TYPES = {
     "delete": False,
 }
 """Words of `_change_type`, and whether they put a row or drop it."""
-LAST_SEQUENCE = (1 << 62) - 1
+_SEQUENCES = 1 << 62
+"""Sequences are from 0 to one less."""
 
 
 class ChangeReader:
@@ -116,14 +120,33 @@ def versions_of(data: pa.Table | list[Mapping[str, Any]]) -> list[Any] | None:
     return _column(data, _VERSION)
 
 
-def order_of(sequence: Any, puts: Mask | bool, n: int) -> Ints:
-    """The order of n changes from the sequence that the user gave: one number, or one for each."""
+@dataclass(slots=True)
+class Orders:
+    """Gives changes their order."""
+
+    arrived: int = 0
+    """Changes so far that had no sequence."""
+    sequenced: bool = False
+    """Whether a change had one: from then on a late change may arrive."""
+
+    def of(self, sequence: Any, puts: Mask | bool, n: int) -> Ints:
+        """The order of the next n changes, of which `sequence` is one number, one for each, or None."""
+        if sequence is None:
+            first = self.arrived - _SEQUENCES
+            self.arrived += n
+            return np.arange(first, first + n) * 2 + np.asarray(puts, np.int64)
+        order = _order_of(sequence, puts, n)
+        self.sequenced = True
+        return order
+
+
+def _order_of(sequence: Any, puts: Mask | bool, n: int) -> Ints:
     given = np.asarray(sequence)
     if isinstance(sequence, bool) or given.dtype.kind not in "iu" or given.shape not in ((), (n,)):
         if not (n == 0 and given.shape == (0,)):
             raise DataError("a sequence is one whole number, or one for each change", hint="from 0 to 2^62 - 1")
         given = given.astype(np.int64)
-    if n and (given.min() < 0 or given.max() > LAST_SEQUENCE):
+    if n and (given.min() < 0 or given.max() >= _SEQUENCES):
         raise DataError("a sequence lies outside its range", hint="from 0 to 2^62 - 1")
     return np.full(n, given, np.int64) * 2 + np.asarray(puts, np.int64)
 

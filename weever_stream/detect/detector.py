@@ -10,14 +10,14 @@ Costs follow the change and the pairs it makes, never the number of rows held: s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from weever_stream.detect import shard as shards
-from weever_stream.detect.changes import LAST_SEQUENCE, ChangeReader, kinds_of, order_of, versions_of, whole
+from weever_stream.detect.changes import ChangeReader, Orders, kinds_of, versions_of, whole
 from weever_stream.detect.dump import Loaded, dump_shard, load_shard
 from weever_stream.detect.intake import ROW_NUMBER, arrow_schema, infer_schema, to_table
 from weever_stream.detect.plan import plan
@@ -60,9 +60,7 @@ class Detector:
         self._strict, self._max_pairs = strict, max_pairs
         self._size = (leaf, fanout)
         self._overrides = file.columns
-        self._last = 0
-        """The last sequence used: changes without one of their own come after it."""
-        self._sequenced = False
+        self._orders = Orders()
         self._engine: tuple[Shard, ChangeReader] | None = None
         if schema is not None:
             given = {name: kind.to_arrow() for name, kind in file.columns.items()}
@@ -72,7 +70,10 @@ class Detector:
     # Changes
 
     def insert(self, rows: Any, *, sequence: int | Sequence[int] | None = None) -> Deltas:
-        """Takes rows in. A key that is held already is replaced (or refused, if the detector is strict)."""
+        """Takes rows in. A key that is stored already is replaced (or refused, if the detector is strict).
+
+        Rows without a sequence, here and in the other calls, are older than every change that has one.
+        """
         return self._put(rows, sequence, strict=self._strict)
 
     def upsert(self, rows: Any, *, sequence: int | Sequence[int] | None = None) -> Deltas:
@@ -137,7 +138,7 @@ class Detector:
     def dump(self, path: str | Path) -> None:
         """Writes the whole state to a file, in a versioned binary format with checksums."""
         shard, _ = self._started("dump")
-        about: dict[str, Any] = {"last": self._last, "sequenced": self._sequenced}
+        about: dict[str, Any] = asdict(self._orders)
         if self._max_pairs:
             about["unlisted"] = shard.unlisted
         if self.notes:
@@ -153,7 +154,7 @@ class Detector:
         """This empty detector with the state of a dump that was read from a path."""
         schema, about, fill = loaded
         try:
-            self._last, self._sequenced = int(about["last"]), bool(about["sequenced"])
+            self._orders = Orders(int(about["arrived"]), bool(about["sequenced"]))
             shard, _ = self._engine = self._made(schema)
             unlisted = [int(n) for n in about.get("unlisted", shard.unlisted)]
             self.notes = dict(about.get("notes", {}))
@@ -207,7 +208,7 @@ class Detector:
     @property
     def _remembered(self) -> int:
         """How many drops must be remembered: none while changes come in their order."""
-        return shards.DROPS_REMEMBERED if self._sequenced else 0
+        return shards.DROPS_REMEMBERED if self._orders.sequenced else 0
 
     def _started(self, doing: str) -> tuple[Shard, ChangeReader]:
         if self._engine is None:
@@ -249,20 +250,9 @@ class Detector:
     def _apply(self, shard: Shard, batch: pa.RecordBatch, sequence: Any, *, put: Any) -> Deltas:
         if not (n := batch.num_rows):
             return self._nothing()  # and nothing is learned of how changes come
-        if sequence is None:
-            last = self._last + n
-            if last > LAST_SEQUENCE:
-                raise DataError("there is no sequence left after the last one", hint="give a sequence with the rows")
-            order = np.arange(2 * self._last + 2, 2 * last + 2, 2) + put
-        else:
-            order = order_of(sequence, put, n)
-            last = max(self._last, int(order.max()) >> 1)
-            # From now on a late change may arrive, so the sequence of dropped keys must be known too.
-            self._sequenced = True
-            shard.remember_drops = self._remembered
-        found = list(shard.apply(batch, order, drops=put is not True))
-        self._last = last
-        return Deltas(shard.plan, found)
+        order = self._orders.of(sequence, put, n)
+        shard.remember_drops = self._remembered  # where a late change may arrive, the order of dropped keys counts too
+        return Deltas(shard.plan, list(shard.apply(batch, order, drops=put is not True)))
 
     def _number(self, rule: str | Rule) -> int:
         name = rule.name if isinstance(rule, Rule) else rule

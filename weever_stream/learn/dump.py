@@ -6,12 +6,15 @@ their names. Labels and trees are made anew from the rows when it is loaded. Cos
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from weever_stream.detect.changes import ChangeReader, Orders
 from weever_stream.detect.dump import damage_told
+from weever_stream.detect.intake import ROW_NUMBER
 from weever_stream.detect.sections import Format, ipc, read_container, read_ipc, write_container
 from weever_stream.discover.predicates import Comparison
 from weever_stream.learn.lattice import ANYTHING
@@ -62,9 +65,8 @@ def dump_learner(learner: Learner, path: Path) -> None:
         "small": keeper.small,
         "sets": keeper.sets,
         "chosen": keeper.chosen,
-        "last": learner._last,
         "numbered": learner._numbered,
-        "sequenced": learner._sequenced,
+        **asdict(learner._orders),
         "names": {box.tobytes().hex(): learner._rule(box).name for box in keeper.told()},
     }
     write_container(path, _FORMAT, contents, sections)
@@ -93,11 +95,11 @@ def load_learner(kind: type[Learner], path: Path) -> Learner:
         learner = kind.__new__(kind)
         learner.key = tuple(contents["key"])
         learner._schema = table.schema
-        learner._reader = _reader(learner)
+        learner._reader = ChangeReader(table.schema, learner.key or (ROW_NUMBER,), numbered=not learner.key)
         comparisons = _comparisons(contents["comparisons"], schema_of(table.schema))
         learner._start(comparisons, contents["max_predicates"], 0, int(contents["small"]))
-        learner._last, learner._numbered = int(contents["last"]), int(contents["numbered"])
-        learner._sequenced = bool(contents["sequenced"])
+        learner._numbered = int(contents["numbered"])
+        learner._orders = Orders(int(contents["arrived"]), bool(contents["sequenced"]))
         held, keeper = learner._held, learner._keeper
         batch = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], table.schema)
         if len(orders) != 8 * batch.num_rows:
@@ -123,13 +125,6 @@ def load_learner(kind: type[Learner], path: Path) -> Learner:
             (one,) = _boxes(bytes.fromhex(box), keeper)
             learner._rules[one.tobytes()] = learner._named(one, str(name))
         return learner
-
-
-def _reader(learner: Learner) -> Any:
-    from weever_stream.detect.changes import ChangeReader
-    from weever_stream.detect.intake import ROW_NUMBER
-
-    return ChangeReader(learner._schema, learner.key or (ROW_NUMBER,), numbered=not learner.key)
 
 
 def _names(section: Section, words: int) -> list[bytes]:

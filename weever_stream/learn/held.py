@@ -69,7 +69,8 @@ class Held:
         dropped: dict[Any, int] = {}
         for key, at in last.items():
             place, order = self.places.get(key), int(orders[at])
-            if order <= (self.drops.get(key, -1) if place is None else self.orders[place]):
+            known = self.drops.get(key) if place is None else self.orders[place]
+            if known is not None and order <= known:
                 continue
             if place is not None:
                 gone.append(place)

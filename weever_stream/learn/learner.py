@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from weever_stream.detect.changes import LAST_SEQUENCE, ChangeReader, kinds_of, order_of, versions_of, whole
+from weever_stream.detect.changes import ChangeReader, Orders, kinds_of, versions_of, whole
 from weever_stream.detect.intake import ROW_NUMBER, arrow_schema, infer_schema, storable, to_table
 from weever_stream.discover.predicates import Options, comparisons_in, comparisons_of, may_meet, space_over, usable
 from weever_stream.discover.run import refuse_unknown
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from weever_stream.discover.hydra import Progress
     from weever_stream.discover.predicates import Comparison
-    from weever_stream.index.arrays import Ints, Mask
+    from weever_stream.index.arrays import Mask
 
 __all__ = ["Learner"]
 
@@ -53,8 +53,8 @@ class Learner:
     rows are numbered from 1. `schema`: types of the columns, where the rows do not tell. `columns`: those that rules
     may read; by default all but the key. `rules`: as `Detector` takes them; then only comparisons that
     those make are looked at. `cross`, `shared` and `order_text` shape the space as in `discover`, `max_predicates`
-    limits a rule's length. `sequence`: that of the rows, one or one each, where the changes that follow have sequences
-    of their own.
+    limits a rule's length. `sequence`: that of the rows, one or one each; without it they are older than every change
+    that has one.
     """
 
     def __init__(
@@ -92,11 +92,9 @@ class Learner:
         self._numbered = 0 if self.key else batch.num_rows
         tell = progress or (lambda phase, done, total: None)
         puts = np.ones(batch.num_rows, np.bool_)
-        # Without a sequence they are older than whatever has one.
-        orders = puts.astype(np.int64) if sequence is None else self._orders(batch.num_rows, sequence, puts)
-        change = self._held.planned(batch, orders, puts)
+        change = self._held.planned(batch, self._orders.of(sequence, puts, batch.num_rows), puts)
         self._keeper.begin(self._labelled.label(change.rows), tell)
-        self._held.take(change, remember=self._sequenced)
+        self._held.take(change, remember=self._orders.sequenced)
 
     def _without_unread(self, batch: pa.RecordBatch, comparisons: Sequence[Comparison]) -> pa.RecordBatch:
         """Leaves out columns that no comparison reads: neither their values nor their types matter from now on."""
@@ -115,8 +113,9 @@ class Learner:
         self._labelled = Labelled.of(comparisons)
         self._keeper = Keeper(self._labelled, most, seed, small)
         self._held = Held(self._schema, self.key or (ROW_NUMBER,))
-        self._last = self._numbered = 0
-        self._sequenced = self._torn = False
+        self._orders = Orders()
+        self._numbered = 0
+        self._torn = False
         self._rules: dict[bytes, Rule] = {}
         self._names: set[str] = set()
 
@@ -156,35 +155,18 @@ class Learner:
         self._refuse_torn()
         if not batch.num_rows:
             return Learned()
-        change = self._held.planned(batch, self._orders(batch.num_rows, sequence, puts), puts)
+        change = self._held.planned(batch, self._orders.of(sequence, puts, batch.num_rows), puts)
         if not len(change):
             return Learned()
         before, labels = self._keeper.told(), self._labelled.label(change.rows)
         self._torn = True
         news = self._keeper.change(change.gone, labels)
-        self._held.take(change, remember=self._sequenced)
+        self._held.take(change, remember=self._orders.sequenced)
         learned = self._learned(before, self._keeper.told(), news, len(change))
         if (places := self._keeper.tidy()) is not None:
             self._held.renumber(places)
         self._torn = False
         return learned
-
-    def _orders(self, n: int, sequence: Any, puts: Mask) -> Ints:
-        """The order of n changes: that of their sequence if they have one, else in turn."""
-        if sequence is None:
-            return self._in_turn(n, puts)
-        orders = order_of(sequence, puts, n)
-        self._last = max(self._last, int(orders.max(initial=0)) >> 1)
-        self._sequenced = True
-        return orders
-
-    def _in_turn(self, n: int, puts: Mask | bool) -> Ints:
-        """An order for changes that have none: after all that came."""
-        if self._last + n > LAST_SEQUENCE:
-            raise DataError("there is no sequence left after the last one", hint="give a sequence with the rows")
-        orders: Ints = np.arange(2 * self._last + 2, 2 * (self._last + n) + 2, 2) + np.asarray(puts, np.int64)
-        self._last += n
-        return orders
 
     # Questions
 
