@@ -12,11 +12,14 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from tests.oracle import Written, written
-from weever_stream.detect import forest
+from weever_stream.detect import census, dump, flood, forest, moving
+from weever_stream.detect import rows as encoded
 from weever_stream.index import arrangement
 from weever_stream.rules import Rule, parse_rule
 
-__all__ = ["KEYS", "RULES", "SCHEMA", "VALUES", "as_written", "key_values", "rows", "rule_sets", "small_runs"]
+__all__ = [
+    "KEYS", "RULES", "SCHEMA", "VALUES", "as_written", "key_values", "rows", "rule_sets", "small_runs", "tiny_samples",
+]  # fmt: skip
 
 NAN = float("nan")
 LONG = "the same first eight bytes"
@@ -121,6 +124,15 @@ def small_runs(batch: int = 3, tail: int = 9) -> Iterator[None]:
     The engine's sizes suit real tables; with them a random test would hardly ever see two runs.
     """
     with other_sizes([(forest, "SMALL", batch), (forest, "CAPACITY", tail), (arrangement, "_TRY_FROM", 8)]):
+        yield
+
+
+@contextmanager
+def tiny_samples(held: int = 1 << 21, many: int = 128) -> Iterator[None]:
+    """Levels that matter among two dozen rows; batches that are held or not, trees made for counting or not."""
+    sizes: list[tuple[Any, str, int]] = [(module, "FIRST", 1) for module in (flood, encoded, dump)]
+    sizes += [(flood, "_SAMPLE", 1), (moving, "_PAIRS_HELD", held), (census, "_MANY", many)]
+    with other_sizes(sizes):
         yield
 
 

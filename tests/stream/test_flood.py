@@ -13,8 +13,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -27,11 +25,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests import oracle
-from tests.detect.drawn import RULES, SCHEMA, as_written, other_sizes, small_runs
+from tests.detect.drawn import RULES, SCHEMA, as_written, small_runs, tiny_samples
 from tests.stream.simulated import Simulation, change_frame, setup_of
 from tests.stream.test_work import Feed, text_of
 from weever_stream.cli.progress import _line
-from weever_stream.detect import census, dump, flood, moving, rows
 from weever_stream.detect.families import FamilyPlan
 from weever_stream.feeds.changes import CHANGE, DROP, ORIGIN, PUT, PUT_ANYWHERE, REASON, RECORD, SEQUENCE
 from weever_stream.index import hashing
@@ -42,15 +39,6 @@ from weever_stream.stream.progress import BatchReport, Ledger
 
 EXAMPLES = int(os.environ.get("WEEVER_EXAMPLES", "12"))
 PAIRED = sorted(name for name in RULES if not name.startswith("one_row"))
-
-
-@contextmanager
-def tiny_samples(held: int = 1 << 21, many: int = 128) -> Iterator[None]:
-    """Levels that matter among two dozen rows; batches that are held or not, trees made for counting or not."""
-    sizes: list[tuple[Any, str, int]] = [(module, "FIRST", 1) for module in (flood, rows, dump)]
-    sizes += [(flood, "_SAMPLE", 1), (moving, "_PAIRS_HELD", held), (census, "_MANY", many)]
-    with other_sizes(sizes):
-        yield
 
 
 def luck_of(key: int) -> int:

@@ -119,7 +119,7 @@ class Shard:
         """
         before, held = vars(self.tally).copy(), Held()
         try:
-            rows = self._encoder.rows(self._marker.marked(table) if self._marker else table, order, drops=drops)
+            rows = self._encode(table, order, drops=drops)
             keys = self._keys(rows)
             latest = self._latest(rows, keys[0])
             if latest is not rows:
@@ -150,6 +150,10 @@ class Shard:
             tail.append(self._encoder.rows(table, order))
             tail.dead = TupleSet(tail.dead.n, dead)
 
+    def _encode(self, table: pa.RecordBatch, order: Ints, *, drops: bool) -> Rows:
+        """The rows of a batch that comes from outside, without the columns that only the cap has."""
+        return self._encoder.rows(self._marker.marked(table) if self._marker else table, order, drops=drops)
+
     def _keys(self, rows: Rows) -> tuple[Entries, Tree | None]:
         """The keys of a batch in order, so that look-ups walk memory in one direction; the tree of a large one."""
         entries = rows.sides[-1]
@@ -165,8 +169,8 @@ class Shard:
         return self._rows_held
 
     def repeated(self, table: pa.RecordBatch) -> Positions:
-        """Rows whose key is held already or stands twice among them."""
-        rows = self._encoder.rows(table, np.ones(table.num_rows, np.int64))
+        """Rows whose key is stored already or occurs twice among them."""
+        rows = self._encode(table, np.ones(table.num_rows, np.int64), drops=False)
         again = np.zeros(len(rows), np.bool_)
         for part, stored, changes in self._held(rows, self._keys(rows)[0]):
             again[changes[part.order[stored] & 1 > 0]] = True
