@@ -7,19 +7,17 @@ file; an old file lost to a full disk or a killed process.
 
 from __future__ import annotations
 
-import json
 import pickle
 import random
-import struct
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.detect.agreement import triples
+from tests.detect.containers import HEAD, Container
 from tests.detect.drawn import RULES, SCHEMA, VALUES, small_runs
 from weever_stream.detect.detector import Detector
 from weever_stream.errors import DetectorError, StateError
@@ -159,9 +157,6 @@ def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes):
     assert_refused(tmp_path / "state", content, "not a dump")
 
 
-HEAD = struct.Struct("<8sHHIQ")
-
-
 def test_a_newer_version_is_refused_with_a_hint(tmp_path: Path, dumped: Path):
     content = dumped.read_bytes()
     magic, version, reserved, check, length = HEAD.unpack_from(content)
@@ -188,29 +183,10 @@ def test_a_pickle_in_the_file_is_never_run(tmp_path: Path, dumped: Path, longer:
     pickle.loads(payload)
     assert touched.exists(), "the payload would work"
     touched.unlink()
-    content = dumped.read_bytes()
-    magic, version, reserved, _, length = HEAD.unpack_from(content)
-    table, sections = content[HEAD.size : HEAD.size + length], content[HEAD.size + length :]
-    contents = json.loads(table)
-    at, bodies = 0, []
-    for _, size, _ in contents["sections"]:
-        bodies.append(sections[at : at + size])
-        at += size
-    hostile = [payload, _forged(magic, version, reserved, payload)]
-    for number in range(len(bodies)):
-        forged = [*bodies[:number], payload, *bodies[number + 1 :]]
-        contents["sections"] = [
-            [name, len(body), zlib.crc32(body)] for (name, *_), body in zip(contents["sections"], forged, strict=True)
-        ]
-        hostile.append(_forged(magic, version, reserved, json.dumps(contents).encode()) + b"".join(forged))
-    for forged_file in hostile:
-        assert_refused(tmp_path / "state", forged_file)
+    parts = Container.of(dumped.read_bytes())
+    for forged in (payload, parts.with_table(payload), *parts.forged(payload)):
+        assert_refused(tmp_path / "state", forged)
     assert not touched.exists()
-
-
-def _forged(magic: bytes, version: int, reserved: int, table: bytes) -> bytes:
-    """A head with a right checksum over any table of contents."""
-    return HEAD.pack(magic, version, reserved, zlib.crc32(table), len(table)) + table
 
 
 UNFINISHED = """

@@ -6,11 +6,8 @@ lengthened, foreign, forged or newer file that loads or fails with anything but 
 
 from __future__ import annotations
 
-import json
 import pickle
 import random
-import struct
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.detect.containers import HEAD, Container
 from tests.detect.test_torn_state import Payload
 from tests.learn.shapes import SHAPES, few_samples
 from tests.learn.truth import assert_counts, assert_exact, assert_watched
 from weever_stream.errors import OutputError, StateError
 from weever_stream.learn import Learner
-
-HEAD = struct.Struct("<8sHHIQ")
 
 
 def rows_of(shape: str, n: int, seed: int = 0) -> list[dict[str, Any]]:
@@ -180,30 +176,8 @@ def test_a_newer_version_is_refused_with_a_hint(tmp_path: Path, dumped: Path):
     assert_refused(tmp_path / "state", newer, f"version {version + 1}")
 
 
-class Parts:
-    """A dump taken apart, and put together again with right checksums."""
-
-    def __init__(self, path: Path) -> None:
-        content = path.read_bytes()
-        self.magic, self.version, self.reserved, _, length = HEAD.unpack_from(content)
-        self.contents = json.loads(content[HEAD.size : HEAD.size + length])
-        self.bodies: dict[str, bytes] = {}
-        at = HEAD.size + length
-        for name, size, _ in self.contents.pop("sections"):
-            self.bodies[name] = content[at : at + size]
-            at += size
-
-    def whole(self, contents: dict[str, Any] | None = None, **bodies: bytes) -> bytes:
-        told = {**self.bodies, **bodies}
-        table = {**self.contents, **(contents or {})}
-        table["sections"] = [[name, len(body), zlib.crc32(body)] for name, body in told.items()]
-        text = json.dumps(table).encode()
-        head = HEAD.pack(self.magic, self.version, self.reserved, zlib.crc32(text), len(text))
-        return head + text + b"".join(told.values())
-
-
 def test_parts_that_are_put_together_again_are_a_dump(tmp_path: Path, dumped: Path):
-    (tmp_path / "state").write_bytes(Parts(dumped).whole())
+    (tmp_path / "state").write_bytes(Container.of(dumped.read_bytes()).whole())
     assert len(Learner.load(tmp_path / "state")) == 27
 
 
@@ -211,9 +185,9 @@ def test_parts_that_are_put_together_again_are_a_dump(tmp_path: Path, dumped: Pa
 def test_a_pickle_in_the_file_is_never_run(tmp_path: Path, dumped: Path, longer: int):
     touched = tmp_path / ("touched" + "x" * longer)
     payload = pickle.dumps(Payload(touched))
-    parts = Parts(dumped)
-    for name in parts.bodies:
-        assert_refused(tmp_path / "state", parts.whole(**{name: payload}))
+    parts = Container.of(dumped.read_bytes())
+    for forged in parts.forged(payload):
+        assert_refused(tmp_path / "state", forged)
     assert_refused(tmp_path / "state", payload)
     assert not touched.exists()
 
@@ -241,22 +215,22 @@ def test_a_pickle_in_the_file_is_never_run(tmp_path: Path, dumped: Path, longer:
     ids=repr,
 )
 def test_a_table_of_contents_that_no_dump_has_is_refused(tmp_path: Path, dumped: Path, contents: dict[str, Any]):
-    assert_refused(tmp_path / "state", Parts(dumped).whole(contents))
+    assert_refused(tmp_path / "state", Container.of(dumped.read_bytes()).whole(contents))
 
 
 def test_sections_that_do_not_belong_together_are_refused(tmp_path: Path, dumped: Path):
-    parts = Parts(dumped)
+    parts = Container.of(dumped.read_bytes())
     one = (1).to_bytes(8, "little")
-    pairs = np.frombuffer(parts.bodies["witnesses"], np.int64)
+    pairs = np.frombuffer(parts.body("witnesses"), np.int64)
     assert len(pairs), "there is loose evidence"
     forged = {
-        "orders": parts.bodies["orders"] + one,
-        "counts": parts.bodies["counts"] + one,
-        "counted": parts.bodies["counted"][:-8],
-        "several": parts.bodies["several"] + one,
-        "loose": parts.bodies["loose"] + one,
-        "witnesses": parts.bodies["witnesses"] + 2 * one,
-        "boxes": parts.bodies["boxes"][:-1] + b"\x07",
+        "orders": parts.body("orders") + one,
+        "counts": parts.body("counts") + one,
+        "counted": parts.body("counted")[:-8],
+        "several": parts.body("several") + one,
+        "loose": parts.body("loose") + one,
+        "witnesses": parts.body("witnesses") + 2 * one,
+        "boxes": parts.body("boxes")[:-1] + b"\x07",
     }
     for name, body in forged.items():
         assert_refused(tmp_path / "state", parts.whole(**{name: body}))
@@ -267,8 +241,8 @@ def test_sections_that_do_not_belong_together_are_refused(tmp_path: Path, dumped
     wrong = pairs.copy()
     wrong[1] = wrong[0]
     assert_refused(tmp_path / "state", parts.whole(witnesses=wrong.tobytes()))
-    counts = np.frombuffer(parts.bodies["counts"], np.int64).copy()
+    counts = np.frombuffer(parts.body("counts"), np.int64).copy()
     counts[0] = 0
     assert_refused(tmp_path / "state", parts.whole(counts=counts.tobytes()))
-    del parts.bodies["boxes"]
+    parts.sections.pop()
     assert_refused(tmp_path / "state", parts.whole())
