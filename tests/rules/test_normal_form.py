@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from weever_stream.errors import RuleError
-from weever_stream.rules import fd, order, parse_rule, unique, write_rule
+from weever_stream.rules import Column, Constant, Op, Predicate, fd, make_rule, order, parse_rule, unique, write_rule
+from weever_stream.rules.literals import normalized
 
 LINES = [
     line
@@ -123,3 +125,30 @@ def test_sugar_that_says_nothing_is_refused(call):
 def test_an_unknown_severity_is_refused():
     with pytest.raises(RuleError, match="fatal"):
         parse_rule("t.a = s.a", severity="fatal")
+
+
+@pytest.mark.parametrize(
+    "number", ["1." + "0" * 20_000, "0" * 20_000 + "1", "1" * 20_000, f"double '{'1' * 20_000}'", f"double '{'1' * 20_000}x'"],
+    ids=["zeros after", "zeros before", "digits", "double", "not a number"],
+)  # fmt: skip
+@pytest.mark.parametrize("form", ["t.a = {}", "t1&EQ(t1.a,{})", "[DC: t0.a(Double) == {}]"])
+def test_the_length_of_a_number_is_bounded_before_it_is_read(number, form):
+    with pytest.raises(RuleError, match=r"the number is 20,\d\d\d characters long; 1,000 are the limit") as caught:
+        parse_rule(form.format(number))
+    assert caught.value.place.column > 1
+
+
+@pytest.mark.parametrize("digits", ["1e5000", "-1e5000", "1e-5000", "1." + "3" * 2000, 10], ids=lambda it: str(it)[:9])
+def test_a_number_that_no_rule_can_write_is_refused_in_python_too(digits):
+    value = Decimal(digits) if isinstance(digits, str) else digits**5000
+    with pytest.raises(RuleError, match="too large, too small or too long"):
+        make_rule("r", [Predicate(Column("t", "a"), Op.GT, Constant(value))])
+
+
+def test_zeros_around_a_number_do_not_count():
+    same = [Decimal("1.5"), Decimal("1.5" + "0" * 990), Decimal("000000001.5"), Decimal("15e-1")]
+    assert {normalized(value) for value in same} == {Decimal("1.5")}
+    assert str(normalized(same[1])) == "1.5"
+    assert normalized(10**80) == normalized(Decimal("1e80"))
+    assert type(normalized(10**80)) is type(normalized(Decimal("1e80")))
+    assert (normalized(Decimal("-0.000")), normalized(Decimal("1200"))) == (0, 1200)

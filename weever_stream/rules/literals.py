@@ -32,6 +32,8 @@ __all__ = [
 
 MAX_DIGITS = 76
 MAX_EXPONENT = 400
+MAX_NUMBER = 1_000
+"""Characters of a number. The longest double has 767 digits."""
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _CLOCK = r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?"
 _TIME = re.compile(_CLOCK)
@@ -41,19 +43,24 @@ _FLOATS = {
     "infinity": math.inf, "+infinity": math.inf, "inf": math.inf, "+inf": math.inf,
     "-infinity": -math.inf, "-inf": -math.inf,
 }  # fmt: skip
+_DOUBLE = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?", re.IGNORECASE)
 _ZONE_HINT = "say which instant is meant: end it with Z or an offset, as in '2024-01-31 10:00:00Z'"
 
 
 def read_number(text: str) -> int | Decimal:
     """An exact number: an int where it is whole."""
-    value = Decimal(text)
-    if value and abs(value.adjusted()) > MAX_EXPONENT:
-        raise RuleError(
-            "the number is too large or too small", hint=f"exponents reach from -{MAX_EXPONENT} to {MAX_EXPONENT}"
-        )
-    number = normalized(value)
+    _refuse_long(text)
+    number = normalized(Decimal(text))
     assert isinstance(number, int | Decimal)
     return number
+
+
+def _refuse_long(text: str) -> None:
+    """Reading a number takes time that grows faster than its length, so the length is bounded."""
+    if len(text) > MAX_NUMBER:
+        raise RuleError(
+            f"the number is {len(text):,} characters long; {MAX_NUMBER:,} are the limit", hint="write fewer digits"
+        )
 
 
 def read_text(text: str) -> str:
@@ -94,7 +101,8 @@ _SHAPES = {
 def _read_double(text: str) -> float | None:
     if (special := _FLOATS.get(text.lower())) is not None:
         return special
-    return float(text) if re.fullmatch(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d{1,3})?", text, re.IGNORECASE) else None
+    _refuse_long(text)
+    return float(text) if _DOUBLE.fullmatch(text) else None
 
 
 def _read_date(text: str) -> date | None:
@@ -138,25 +146,45 @@ def _read_moment(text: str) -> datetime | None:
 
 
 def normalized(value: Literals) -> Literals:
-    """One spelling for equal values: 1.00 is 1, 10:00+02:00 is 08:00Z, -0.0 is 0.0, every NaN is one NaN."""
+    """One spelling for equal values: 1.00 is 1, 10:00+02:00 is 08:00Z, -0.0 is 0.0, every NaN is one NaN.
+
+    Raises `RuleError` for a number that is not finite, or out of the range that rules can write.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _normalized_number(Decimal(value)) if abs(value) >= 10**MAX_DIGITS else value
     if isinstance(value, Decimal):
-        if not value.is_finite():
-            raise RuleError("a number must be finite", hint="write double 'NaN' or double 'Infinity'")
-        sign, digits, exponent = value.as_tuple()
-        assert isinstance(exponent, int)
-        while len(digits) > 1 and digits[-1] == 0:
-            digits, exponent = digits[:-1], exponent + 1
-        if digits == (0,):
-            return 0
-        # Far exponents stay decimals: 1e300 as an int would only be a long way to write it.
-        if exponent >= 0 and len(digits) + exponent <= MAX_DIGITS:
-            return int(Decimal((sign, digits, exponent)))
-        return Decimal((sign, digits, exponent))
+        return _normalized_number(value)
     if isinstance(value, float):
         return math.nan if math.isnan(value) else value + 0.0
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(timezone.utc)
     return value
+
+
+def _normalized_number(value: Decimal) -> int | Decimal:
+    if not value.is_finite():
+        raise RuleError("a number must be finite", hint="write double 'NaN' or double 'Infinity'")
+    sign, digits, exponent = _significant(value)
+    if not digits:
+        return 0
+    if abs(value.adjusted()) > MAX_EXPONENT or len(digits) > MAX_NUMBER:
+        raise RuleError(
+            "the number is too large, too small or too long",
+            hint=f"exponents reach from -{MAX_EXPONENT} to {MAX_EXPONENT}, with up to {MAX_NUMBER:,} digits",
+        )
+    # Far exponents stay decimals: 1e300 as an int would only be a long way to write it.
+    if exponent >= 0 and len(digits) + exponent <= MAX_DIGITS:
+        return int(Decimal((sign, digits, exponent)))
+    return Decimal((sign, digits, exponent))
+
+
+def _significant(value: Decimal) -> tuple[int, tuple[int, ...], int]:
+    """The sign, the digits without zeros around them, and the exponent of the last one."""
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    first = next((at for at, digit in enumerate(digits) if digit), len(digits))
+    end = next((at for at in range(len(digits), first, -1) if digits[at - 1]), first)
+    return sign, digits[first:end], exponent + len(digits) - end
 
 
 def write_literal(value: Literals) -> str:

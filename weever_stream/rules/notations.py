@@ -45,6 +45,7 @@ _LISTED_OP = re.compile(r"\s*(==|<>|!=|<=|>=|=|<|>)")
 _CALL = re.compile(r"\s*&\s*([A-Za-z]+)\s*\(")
 _CALL_OP = {name: op for op, name in CALLS.items()}
 _HOLOCLEAN = re.compile(r"\s*t\d+\s*(&\s*t\d+\s*)?(?=&)")
+_NOT_BLANK = re.compile(r"\S")
 _INCDC = re.compile(r"\s*\[\s*DC\s*:", re.IGNORECASE)
 
 
@@ -100,16 +101,21 @@ def _read_listing(source: Source) -> list[Predicate]:
     at, comparisons = start.end(), []
     if not text.endswith("]"):
         raise RuleError("the listing has no closing `]`", place=source.place(len(text) - 1, len(text)))
-    while text[at:-1].strip():
+    while (at := _skip_blanks(text, at)) < len(text) - 1:
         left, middle = _listed(source, text, at)
         op = _LISTED_OP.match(text, middle)
         if not op:
             raise _stuck(source, middle, "a comparison (== <> < <= > >=)")
         right, end = _listed(source, text, op.end())
-        begin = at + len(text[at:]) - len(text[at:].lstrip())
-        comparisons.append(Comparison(left, OPERATORS[op[1]], right, begin, end))
+        comparisons.append(Comparison(left, OPERATORS[op[1]], right, at, end))
         at = end
     return assemble(source, comparisons, ROW_NAMES)
+
+
+def _skip_blanks(text: str, at: int) -> int:
+    """The first place from `at` on that is not blank. Without a copy: one for each comparison would be quadratic."""
+    found = _NOT_BLANK.search(text, at)
+    return found.start() if found else len(text)
 
 
 def _listed(source: Source, text: str, at: int) -> tuple[Named | Constant, int]:

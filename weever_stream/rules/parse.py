@@ -1,7 +1,8 @@
 """Text to predicates: `grammar.lark` read by an LALR parser, with errors that show the spot and say what was expected.
 
 The parser is built once, at first use (some 30 ms). Cost: linear in the text, about 0.2 ms for a rule of three
-predicates. Whatever the text holds, nothing but `RuleError` is raised.
+predicates; the length of a number is bounded by `literals.MAX_NUMBER`. Whatever the text holds, nothing but `RuleError`
+is raised.
 """
 
 from __future__ import annotations
