@@ -20,7 +20,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime, timezone
+from datetime import date, datetime, time, timezone
 from typing import Any, NamedTuple
 
 import yaml
@@ -158,9 +158,9 @@ def _plain(value: Any) -> Any:
 
 
 def _order(left: Any, right: Any) -> int:
-    if isinstance(left, bytes) and isinstance(right, datetime):
+    if isinstance(left, bytes) and isinstance(right, (datetime, time)):
         left = _moment(left, right)
-    elif isinstance(right, bytes) and isinstance(left, datetime):
+    elif isinstance(right, bytes) and isinstance(left, (datetime, time)):
         right = _moment(right, left)
     if isinstance(left, float) or isinstance(right, float):
         left, right = float(left), float(right)
@@ -169,7 +169,9 @@ def _order(left: Any, right: Any) -> int:
     return (left > right) - (left < right)
 
 
-def _moment(text: bytes, other: datetime) -> datetime:
+def _moment(text: bytes, other: datetime | time) -> datetime | time:
+    if isinstance(other, time):
+        return time.fromisoformat(text.decode())
     moment = datetime.fromisoformat(text.decode())
     return moment if other.tzinfo is None else moment.astimezone(timezone.utc)
 

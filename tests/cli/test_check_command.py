@@ -246,6 +246,28 @@ def test_explain_tells_families_sides_and_routing(capfd: pytest.CaptureFixture[s
     assert "selectivity, from 5 of 5 rows:" in out
 
 
+def test_explain_does_not_refuse_what_only_a_guessed_type_excludes(capfd: pytest.CaptureFixture[str]) -> None:
+    deny = "t.a = s.b and t.a > 9007199254740992 and s.b <= 9007199254740992 and t.c < 1e300"
+    Path("close.yaml").write_text(f"table: close\nrules:\n  - {{name: r, deny: {deny}}}\n")
+    code, out, _ = weever(capfd, "explain", "close.yaml")
+    assert (code, "hash index on a" in out) == (0, True)
+    Path("close.csv").write_text("a,b,c\n1,2,\n")
+    code, _, err = weever(capfd, "explain", "close.yaml", "close.csv")
+    assert (code, "can never be violated" in err) == (3, True)
+
+
+def test_a_column_without_values_is_valid_as_check_finds_it(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("empty.yaml").write_text("table: x\nrules:\n  - {name: n, deny: t.c > 5}\n  - {name: s, deny: t.c > t.s}\n")
+    Path("empty.csv").write_text("c,s\n,x\n")
+    for command in (
+        "check empty.yaml empty.csv",
+        "validate empty.yaml --against empty.csv",
+        "explain empty.yaml empty.csv",
+    ):
+        code, _, err = weever(capfd, *command.split())
+        assert code == 0, err
+
+
 def shell(command: str) -> subprocess.CompletedProcess[str]:
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": root, "WEEVER": f"{sys.executable} -m weever_stream.cli"}

@@ -9,7 +9,18 @@ from decimal import Decimal
 import pytest
 
 from weever_stream.errors import RuleError, RuleErrors, TypeMismatchError
-from weever_stream.rules import Column, Constant, Op, bind, bind_all, parse_rule, type_of_name
+from weever_stream.rules import (
+    Column,
+    Constant,
+    Op,
+    bind,
+    bind_all,
+    fd,
+    order,
+    parse_rule,
+    read_rules_text,
+    type_of_name,
+)
 from weever_stream.rules.bind import TypedPredicate
 
 NAMES = ("string", "int", "uint64", "double", "boolean", "date", "time", "timestamp", "timestamp_ntz")
@@ -147,6 +158,21 @@ def test_all_errors_of_all_rules_are_raised_together():
     one, two = caught.value.errors
     assert (one.place.rule, two.place.rule) == ("one", "two")
     assert isinstance(two, TypeMismatchError)
+
+
+FILE = "table: x\nrules:\n  - {name: zip, fd: 'zip, country -> city, state'}\n  - {name: area, order: 'zip -> a, b within c'}"
+
+
+@pytest.mark.parametrize("rules", [read_rules_text(FILE).rules, (*fd(["zip", "country"], ["city", "state"], name="zip"), *order("zip", ["a", "b"], within="c", name="area"))], ids=["file", "python"])  # fmt: skip
+def test_a_missing_column_is_reported_once_for_each_place_that_names_it(rules):
+    schema = dict.fromkeys(["city", "state", "a", "b", "c"], type_of_name("string"))
+    with pytest.raises(RuleErrors) as caught:
+        bind_all(rules, schema)
+    assert sorted((e.place.rule.partition(".")[0], e.message) for e in caught.value.errors) == [
+        ("area", "there is no column zip"),
+        ("zip", "there is no column country"),
+        ("zip", "there is no column zip"),
+    ]
 
 
 def test_one_error_is_raised_as_itself():

@@ -34,7 +34,7 @@ from weever_stream.check.sources import DataFile, find_files
 from weever_stream.errors import DataError, did_you_mean
 from weever_stream.index.casting import typed
 from weever_stream.rules import BoundRule, Rule, RuleFile, RulesLike, as_key, as_rule_file, schema_of
-from weever_stream.rules.model import Column, Constant, Op
+from weever_stream.rules.model import Op
 
 if TYPE_CHECKING:
     from weever_stream.rules.types import ColumnType
@@ -79,7 +79,7 @@ def check(
 
 def read_data(file: RuleFile, data: Any = None) -> pa.Table:
     """The columns that a file's rules read, of the data or of its `source`."""
-    return _with_types_for_nulls(_Source.of(data, file, (), None).read(), file.rules)
+    return _Source.of(data, file, (), None).read()
 
 
 def _cores() -> int:
@@ -214,7 +214,6 @@ class _Run:
         return Report(self.file.table, rows, "first", results, 1, lambda: iter(pieces))
 
     def _prepared(self, table: pa.Table, rules: Sequence[Rule]) -> tuple[tuple[BoundRule, ...], ExactCodes, RowNames]:
-        table = _with_types_for_nulls(table, rules)
         self.tell("encoding", 0, 1)
         # Columns that no rule reads are known by name only: enough to hint at them.
         unread: dict[str, ColumnType | str] = dict.fromkeys(self.source.names, "of no rule")
@@ -249,27 +248,3 @@ class _Run:
             with ThreadPoolExecutor(self.threads) as pool:
                 found = list(pool.map(count, (bound[at] for at in order)))
         return [outcome for _, outcome in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
-
-
-def _with_types_for_nulls(table: pa.Table, rules: Sequence[Rule]) -> pa.Table:
-    """Columns without any value get the type of what they are compared with: they can violate nothing anyway."""
-    for at, field in enumerate(table.schema):
-        if pa.types.is_null(field.type):
-            table = table.set_column(at, field.name, pa.nulls(table.num_rows, _partner_type(field.name, table, rules)))
-    return table
-
-
-def _partner_type(name: str, table: pa.Table, rules: Sequence[Rule]) -> pa.DataType:
-    for rule in rules:
-        for predicate in rule.predicates:
-            sides = (predicate.left, predicate.right)
-            if not any(isinstance(side, Column) and side.name == name for side in sides):
-                continue
-            for side in sides:
-                if isinstance(side, Constant):
-                    return pa.scalar(side.value).type
-                if side.name != name and side.name in table.column_names:
-                    kind = table.schema.field(side.name).type
-                    if not pa.types.is_null(kind):
-                        return kind
-    return pa.string()

@@ -182,8 +182,11 @@ def codes_of_column(table: pa.Table, name: str) -> Codes:
 
 
 def _family(domain: ColumnType) -> str:
-    """Inexact domains whose values one dictionary can hold together: all strings, and all wide decimals."""
-    return domain.kind
+    """Inexact domains whose values one dictionary can hold together: all strings, and wide decimals of one scale.
+
+    In a greater scale a decimal may not fit its 76 digits any more, where another rule compares it with none of them.
+    """
+    return f"{domain.kind} {domain.scale}"
 
 
 def _dictionaries(rules: Iterable[BoundRule]) -> dict[tuple[str, str], _Dictionary]:
@@ -200,8 +203,6 @@ def _dictionaries(rules: Iterable[BoundRule]) -> dict[tuple[str, str], _Dictiona
                 joined.columns += [c for c in (known.columns if known else [name]) if c not in joined.columns]
                 if known:
                     joined.ordered |= known.ordered
-                    if known.domain.scale > joined.domain.scale:
-                        joined.domain = known.domain
             for name in joined.columns:
                 found[name, _family(domain)] = joined
     return found

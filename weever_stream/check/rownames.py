@@ -67,7 +67,7 @@ def name_rows(table: pa.Table, key: Sequence[str]) -> RowNames:
     parts = []
     for name in key:
         codes = codes_of_column(table, name)
-        if codes.valid is not None:
+        if codes.valid is not None and not codes.valid.all():
             missing = np.flatnonzero(~codes.valid)
             raise DataError(
                 f"the key column {name} is null in {len(missing)} row{'s' * (len(missing) != 1)}, first in row "

@@ -28,7 +28,8 @@ def explain(
     """Show how rules are indexed and routed, and how selective they are."""
     from weever_stream.detect.plan import plan
     from weever_stream.drawing import escaped
-    from weever_stream.rules import bind_all, read_rules, schema_of
+    from weever_stream.errors import RuleError
+    from weever_stream.rules import ColumnType, bind_all, read_rules, schema_of
 
     rules = read_rules(file)
     table = None
@@ -38,7 +39,12 @@ def explain(
         table = read_data(rules, data)
         bound = rules.bind(schema_of(table.schema))
     else:
-        bound = bind_all(rules.rules, _guessed_types(rules))
+        guessed = _guessed_types(rules)
+        try:
+            bound = bind_all(rules.rules, guessed)
+        except RuleError:
+            # The guess may be wrong: what is impossible in one type may be possible in another.
+            bound = bind_all(rules.rules, {**dict.fromkeys(guessed, ColumnType("null")), **rules.columns})
     for line in [*_described(rules, plan(bound)), *_estimated(rules, table)]:
         typer.echo(escaped(line))
 
@@ -49,6 +55,7 @@ def _guessed_types(rules: RuleFile) -> dict[str, ColumnType | str]:
     Columns that are compared with each other get one type, so that every valid rule can be explained.
     """
     from weever_stream.rules import ColumnType
+    from weever_stream.rules.literals import type_of_literal
     from weever_stream.rules.model import Column, Constant
 
     together: dict[str, set[str]] = {}
@@ -57,22 +64,13 @@ def _guessed_types(rules: RuleFile) -> dict[str, ColumnType | str]:
         for predicate in rule.predicates:
             group = {side.name for side in (predicate.left, predicate.right) if isinstance(side, Column)}
             if isinstance(predicate.right, Constant):
-                known.setdefault(next(iter(group)), _type_of_constant(predicate.right.value))
+                known.setdefault(next(iter(group)), type_of_literal(predicate.right.value))
             merged = set().union(group, *(together.get(name, set()) for name in group))
             together.update(dict.fromkeys(merged, merged))
     types: dict[str, ColumnType | str] = {}
     for name, group in together.items():
         types[name] = next((known[other] for other in sorted(group) if other in known), ColumnType("string"))
     return types
-
-
-def _type_of_constant(value: object) -> ColumnType:
-    import pyarrow as pa
-
-    from weever_stream.rules import ColumnType, type_of_arrow
-
-    kind = type_of_arrow(pa.scalar(value).type)
-    return kind if isinstance(kind, ColumnType) else ColumnType("string")
 
 
 def _described(rules: RuleFile, plan: Plan) -> list[str]:

@@ -192,6 +192,9 @@ class Detector:
                 problem = f"is of type {kind}, which cannot be compared" if kind else "is not a column"
                 raise DataError(f"the key {name} {problem}", hint=did_you_mean(name, found))
             types[name] = kind
+        for name in self._needed():
+            if found.get(name) == ColumnType("null"):
+                raise DataError(f"the type of column {name} is not known: the schema says null", hint="give its type")
         if not self.key:
             if any(ROW_NUMBER in rule.columns for rule in self.rules):
                 raise DataError(f"{ROW_NUMBER} is the row's number here, not a column", hint="rename it, or give a key")

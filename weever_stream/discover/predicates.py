@@ -240,7 +240,7 @@ def usable(schema: Schema, empty: Container[str], options: Options) -> tuple[dic
     for name, kind in schema.items():
         if options.columns is not None and name not in options.columns:
             continue
-        if name in empty:
+        if name in empty or (isinstance(kind, ColumnType) and kind.kind == "null"):
             skipped[name] = "it has no value"
         elif isinstance(kind, str):
             skipped[name] = f"values of type {kind} cannot be compared"

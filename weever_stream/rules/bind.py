@@ -12,7 +12,7 @@ import unicodedata
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from weever_stream.errors import RuleError, RuleErrors, TypeMismatchError, collecting, did_you_mean
+from weever_stream.errors import Place, RuleError, RuleErrors, TypeMismatchError, collecting, did_you_mean
 from weever_stream.rules.literals import MAX_DIGITS, coerce
 from weever_stream.rules.model import Column, Constant, Op, Predicate, Rule
 from weever_stream.rules.tightening import tighten_predicates
@@ -22,7 +22,6 @@ from weever_stream.rules.writing import write_operand
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from weever_stream.errors import Place
     from weever_stream.rules.model import RowName
     from weever_stream.rules.types import Schema
 
@@ -66,8 +65,13 @@ def bind(rule: Rule, schema: Schema) -> BoundRule:
 
     Raises `RuleError` (unknown column, or no pair of rows can violate it in these types) or `TypeMismatchError`.
     """
+    errors: list[RuleError] = []
+    typed = []
+    for predicate in rule.predicates:
+        with collecting(errors):
+            typed.append((predicate, _typed(predicate, schema)))
+    RuleErrors.raise_all([error.at(rule=rule.name) for error in errors])
     try:
-        typed = [(predicate, _typed(predicate, schema)) for predicate in rule.predicates]
         types = {name: kind for name in rule.columns if isinstance(kind := schema[name], ColumnType)}
         tight = tighten_predicates(typed, types)
     except RuleError as error:
@@ -77,14 +81,21 @@ def bind(rule: Rule, schema: Schema) -> BoundRule:
 
 
 def bind_all(rules: Iterable[Rule], schema: Schema) -> tuple[BoundRule, ...]:
-    """Binds every rule, and raises all their errors together."""
+    """Binds every rule, and raises all their errors together, each once."""
     bound: list[BoundRule] = []
     errors: list[RuleError] = []
     for rule in rules:
         with collecting(errors):
             bound.append(bind(rule, schema))
-    RuleErrors.raise_all(errors)
+    RuleErrors.raise_all(list({_identity(error): error for error in reversed(errors)}.values())[::-1])
     return tuple(bound)
+
+
+def _identity(error: RuleError) -> tuple[object, ...]:
+    """The same for one mistake that several rules repeat: those of one `fd` or `order` with several columns."""
+    place = error.place or Place()
+    written_for = (place.rule or "").partition(".")[0] if place.line is None else None
+    return (error.message, place.file, place.line, place.column, written_for)
 
 
 def _typed(predicate: Predicate, schema: Schema) -> TypedPredicate:

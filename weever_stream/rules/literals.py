@@ -239,6 +239,8 @@ def coerce(value: Literals, name: str, column: ColumnType) -> tuple[Literals, Co
 
     Raises `TypeMismatchError` where the two cannot be compared.
     """
+    if column.kind == "null":
+        return _without_column_type(value)
     if isinstance(value, str) and column.kind != "string":
         value = _text_as(value, name, column)
     own = type_of_literal(value)
@@ -257,6 +259,13 @@ def coerce(value: Literals, name: str, column: ColumnType) -> tuple[Literals, Co
         message = f"column {name} is of type {column}, and the constant is too large for it"
         raise TypeMismatchError(message, hint="write double 'Infinity'")
     return inner, domain
+
+
+def _without_column_type(value: Literals) -> tuple[Literals, ColumnType]:
+    """A constant that meets a column without values: any type that takes it will do. A double takes every number."""
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return float(Decimal(value)), ColumnType("float")
+    return value, type_of_literal(value)
 
 
 def _mismatch(value: Literals, name: str, column: ColumnType) -> TypeMismatchError:

@@ -31,12 +31,17 @@ _WALL_TIMES = {"date", "timestamp_ntz"}
 
 
 def tighten_predicates(typed: Sequence[Typed], types: Mapping[str, ColumnType]) -> list[TypedPredicate]:
-    """The fewest predicates that say the same, in the given order. Raises `RuleError` where no pair satisfies them."""
-    _refuse_contradiction_through_equalities(typed, types)
+    """The fewest predicates that say the same, in the given order. Raises `RuleError` where no pair satisfies them.
+
+    What a column without values, and so without a type, is compared with is left alone: rows to come may satisfy it.
+    """
+    untyped = {name for name, kind in types.items() if kind.kind == "null"}
+    known = [pair for pair in typed if untyped.isdisjoint(column.name for column in pair[0].columns)]
+    _refuse_contradiction_through_equalities(known, types)
     kept: dict[int, TypedPredicate] = {}
     bounds: dict[tuple[Column, str], list[int]] = defaultdict(list)
     for at, (_, one) in enumerate(typed):
-        if isinstance(one.right, Constant):
+        if isinstance(one.right, Constant) and one.left.name not in untyped:
             bounds[one.left, _scale(one.domain)].append(at)
         else:
             kept[at] = one

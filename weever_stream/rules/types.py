@@ -2,7 +2,8 @@
 
 The laws are Spark SQL's (ANSI): integers and decimals compare exactly, anything with a float compares as doubles,
 dates compare with zoneless timestamps at midnight, and a string compares only with a string. A timestamp with a zone
-is an instant and never meets one without. Struct, array, map, binary and the like cannot be compared at all.
+is an instant and never meets one without. Struct, array, map, binary and the like cannot be compared at all. A column
+that has no value yet, and so no type, compares with everything: null satisfies no comparison.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ Kind = Literal[
     "timestamp_ntz",
     "duration",
     "string",
+    "null",
 ]
 _CUT_OFF = "inside braces a comma ends the value: put the type in quotes, 'decimal(10,2)'"
 Schema: TypeAlias = "Mapping[str, ColumnType | str]"
@@ -69,6 +71,7 @@ class ColumnType:
             "timestamp_ntz": pa.timestamp(self.unit),
             "duration": pa.duration(self.unit),
             "string": pa.string(),
+            "null": pa.null(),
         }[self.kind]
 
 
@@ -119,6 +122,8 @@ def type_of_arrow(arrow: pa.DataType) -> ColumnType | str:
 
     if is_a.is_dictionary(arrow):
         return type_of_arrow(arrow.value_type)
+    if is_a.is_null(arrow):
+        return ColumnType("null")
     if is_a.is_boolean(arrow):
         return ColumnType("boolean")
     if is_a.is_uint64(arrow):
@@ -159,6 +164,8 @@ def common_type(one: ColumnType, other: ColumnType) -> ColumnType | None:
         unit = max(one.unit, other.unit, key=_UNITS.index)
         return ColumnType(one.kind, unit=unit)
     kinds = {one.kind, other.kind}
+    if "null" in kinds:
+        return other if one.kind == "null" else one
     if "float" in kinds and kinds <= {"float", "integer", "uint64", "decimal"}:
         return ColumnType("float")
     if kinds <= {"integer", "uint64", "decimal"}:
