@@ -126,7 +126,7 @@ def unlisted(stream: Simulation) -> dict[str, int]:
     ledger = Ledger(Nowhere(), [bound.rule.name for bound in stream.setup.rules])  # type: ignore[arg-type]
     for shard, state in stream.states.items():
         tally = _tally(stream.setup, Manifest.load(state, "")) | {"bytes": 0, "seconds": 0}
-        ledger.take(shard, json.dumps(tally).encode())
+        ledger.take(shard, json.loads(json.dumps(tally)))
     return ledger.unlisted()
 
 
