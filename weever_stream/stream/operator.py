@@ -66,7 +66,7 @@ _OUTPUT_BYTES = 8 << 20
 _T = TypeVar("_T")
 
 _WORK: dict[str, ShardWork] = {}
-"""By the setup's identity and store: one a process."""
+"""By the folder of the run files, one for each that this process works in."""
 
 
 def mapped(frame: DataFrame, function: _InArrow, schema: str) -> DataFrame:
@@ -212,12 +212,11 @@ def _tally(setup: Setup, manifest: Manifest) -> dict[str, Any]:
 
 
 def _work(setup: Setup) -> ShardWork:
-    known = f"{setup.identity} {setup.max_pairs} {setup.store.uri}"
-    if known not in _WORK:
-        for other in [name for name in _WORK if name.endswith(f" {setup.store.uri}")]:
-            del _WORK[other]  # of the same state: rules have changed
-        _WORK[known] = ShardWork(setup)
-    return _WORK[known]
+    """The work of a setup. It is made again when anything in the setup has changed, be it only an option."""
+    work = _WORK.get(setup.store.uri)
+    if work is None or not setup.same_as(work.setup):
+        work = _WORK[setup.store.uri] = ShardWork(setup)
+    return work
 
 
 class _Emitting:

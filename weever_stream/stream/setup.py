@@ -93,6 +93,10 @@ class Setup:
         changing = [str(sorted(self.ended)), str(sorted(self.fills.items()))] if self.ended or self.fills else []
         return sha256("\n".join([*parts, *changing]).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
+    def same_as(self, other: Setup) -> bool:
+        """Whether nothing differs, be it only an option. Rules are equal whatever their spread; `identity` has that."""
+        return self is other or (self == other and self.identity == other.identity)
+
     def awaited(self, family: FamilyPlan, shard: int) -> int:
         """How many messages fill a family in a shard."""
         counts = self.fills.get(family.generation, ())
