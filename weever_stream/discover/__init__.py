@@ -14,7 +14,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from weever_stream.discover.run import Discovery, Found, discover
+from weever_stream.discover.result import Discovery, Found
+from weever_stream.discover.run import discover
 
 __all__ = ["Discovery", "Found", "discover"]
 

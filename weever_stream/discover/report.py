@@ -13,7 +13,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from weever_stream.discover.picture import draw
-from weever_stream.discover.telling import entries
+from weever_stream.discover.telling import UNTESTED, count, entries
 from weever_stream.drawing import escaped, printable
 from weever_stream.rules import write_rule
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from weever_stream.discover.picture import Picture
-    from weever_stream.discover.run import Discovery, Found
+    from weever_stream.discover.result import Discovery, Found
     from weever_stream.discover.telling import Entry
 
 __all__ = ["fragment", "page"]
@@ -112,15 +112,14 @@ def fragment(found: Discovery) -> str:
         f"<style>{_STYLE}</style>",
         '<main class="weever">',
         f"<h1>Rules of {_name(found.table)}</h1>",
-        *_looked_at(found),
+        *_looked_at(found, len(told)),
         *_pictured(draw(found.columns, told, prefix)),
         *_listed("Rules", [entry for entry in told if entry.tested], prefix),
         *_listed(
             "Rules that say little",
             [entry for entry in told if not entry.tested],
             prefix,
-            "Few pairs of rows test these, or they are broken as often as chance would have it. They may be true, and"
-            " they may be accidents.",
+            f"{UNTESTED[0].upper()}{UNTESTED[1:]}. They may be true, and they may be accidents.",
         ),
         *_explained(),
         "</main>",
@@ -129,12 +128,12 @@ def fragment(found: Discovery) -> str:
     return "\n".join(parts).encode("utf-8", "replace").decode()
 
 
-def _looked_at(found: Discovery) -> Iterator[str]:
+def _looked_at(found: Discovery, groups: int) -> Iterator[str]:
     facts = {"rows": f"{found.rows:,}", "columns": f"{len(found.columns):,}"}
     if found.pairs is not None:
         facts["pairs of rows looked at"] = f"{found.pairs:,}"
     facts["minimal rules found"] = f"{found.total:,}"
-    facts["shown here"] = f"{len(found.rules):,}"
+    facts["shown here" if groups == len(found.rules) else f"shown here, in {groups:,} groups"] = f"{len(found.rules):,}"
     yield '<dl class="facts">'
     yield from (f"<div><dt>{label}</dt><dd>{value}</dd></div>" for label, value in facts.items())
     yield "</dl>"
@@ -186,16 +185,17 @@ def _listed(title: str, told: Sequence[Entry], prefix: str, before: str = "") ->
 
 def _counts(rules: Sequence[Found]) -> Iterator[str]:
     yield '<div class="scroll"><table class="counts"><thead><tr><th scope="col">No two rows may have</th>'
-    heads = ["support", "violations", "error", "short", "covered", "surprising", "score"]
+    heads = ["support", "violations", "by chance", "error", "short", "covered", "surprising", "score"]
     yield "".join(f'<th scope="col" class="n">{head}</th>' for head in heads) + "</tr></thead><tbody>"
     for one in rules:
         rule = escaped(write_rule(one.rule))
         rule = rule if len(rule) <= _RULE else rule[: _RULE - 1] + "…"
-        numbers = [f"{one.support:,}", f"{one.violations:,}", f"{one.error:.2g}" if one.violations else "0"]
+        chance = "" if one.chance is None else f"{one.chance:,}"
+        numbers = [f"{one.support:,}", f"{one.violations:,}", chance, f"{one.error:.2g}" if one.violations else "0"]
         weights = (one.interest.succinctness, one.interest.coverage, one.interest.surprise, one.interest.score)
         numbers += [f"{weight:.2f}" for weight in weights]
         cells = "".join(
-            f'<td class="n{" bad" * (at in (1, 2) and one.violations > 0)}">{number}</td>'
+            f'<td class="n{" bad" * (at in (1, 3) and one.violations > 0)}">{number}</td>'
             for at, number in enumerate(numbers)
         )
         yield f"<tr><td><code><bdi>{escape(rule)}</bdi></code></td>{cells}</tr>"
@@ -204,8 +204,9 @@ def _counts(rules: Sequence[Found]) -> Iterator[str]:
 
 def _examples(one: Found) -> Iterator[str]:
     """Pairs of rows that break a rule, with what it reads of them."""
-    many = f"{one.rows_involved:,} row{'s' * (one.rows_involved != 1)}"
-    yield f'<div class="scroll"><table><caption>Some of {one.violations:,} violations, in {many}</caption><thead><tr>'
+    some = "Some of " if len(one.examples) < one.violations else ""
+    many = f"{some}{count(one.violations, 'violation')}, in {count(one.rows_involved, 'row')}"
+    yield f'<div class="scroll"><table><caption>{many}</caption><thead><tr>'
     yield '<th scope="col" class="n">row</th>'
     yield "".join(f'<th scope="col">{_name(name)}</th>' for name in one.columns) + "</tr></thead>"
     for pair, values in zip(one.examples, one.values or ((),) * len(one.examples), strict=True):
@@ -227,8 +228,10 @@ def _explained() -> Iterator[str]:
     yield "<h2>How to read this</h2>"
     yield (
         '<p class="soft">A rule names what no two rows t and s may have at once. <em>Support</em> is the number of'
-        " pairs of rows that the rule says something about: all but one of its predicates hold for them."
-        " <em>Violations</em> are pairs of rows that break it, <em>error</em> is their share of all pairs. A rule is"
+        " pairs of rows that test the rule: all but one of its predicates hold for them, and no value that the last one"
+        " compares is null. <em>Violations</em> are pairs of rows that break it, <em>by chance</em> is about how many"
+        " there would be if its predicates had nothing to do with each other, <em>error</em> is the share of violations"
+        " in all pairs. A rule is"
         " <em>short</em> if it needs few columns and operators, <em>covered</em> if many pairs come close to breaking"
         " it, and <em>surprising</em> if columns that have nothing to do with each other would break it often; the"
         " <em>score</em> weighs these. Rules that better ones imply are not shown.</p>"

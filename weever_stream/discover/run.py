@@ -11,7 +11,7 @@ Every rule that is returned has been counted over the whole table: with an `erro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +30,13 @@ from weever_stream.discover.budget import Budget, bytes_of
 from weever_stream.discover.hydra import Outcome, find_rules
 from weever_stream.discover.predicates import Options, space_of
 from weever_stream.discover.ranking import Interest, choose, rank
-from weever_stream.discover.words import Saying, name_of, understand
+from weever_stream.discover.result import Discovery, Found, measured
+from weever_stream.discover.support import count_support, estimate_support
+from weever_stream.discover.telling import in_order
+from weever_stream.discover.words import name_of, understand
 from weever_stream.drawing import from_difference, printable
 from weever_stream.errors import DataError, did_you_mean
-from weever_stream.rules import Op, write_rule
 from weever_stream.rules.writing import free_name
-from weever_stream.rules.yamltext import dump
 from weever_stream.storage import locate
 
 if TYPE_CHECKING:
@@ -44,9 +45,8 @@ if TYPE_CHECKING:
     from weever_stream.check.rownames import RowNames
     from weever_stream.discover.hydra import Progress
     from weever_stream.discover.predicates import Space
-    from weever_stream.rules import Rule
 
-__all__ = ["TOP", "Discovery", "Found", "discover", "notes_on", "premise_of", "refuse_unknown"]
+__all__ = ["TOP", "Discovery", "Found", "discover", "notes_on", "refuse_unknown"]
 
 TOP = 20
 _EXAMPLES = 3
@@ -54,132 +54,6 @@ _WEIGHING = 1e-3
 """Seconds that it takes to weigh a rule, at most."""
 _WEIGHED = 4096
 """Distinct evidences that an estimate looks at."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """A rule that was found."""
-
-    rule: Rule
-    words: str
-    interest: Interest
-    support: int
-    """Pairs that satisfy all its predicates but one, which then never holds: what the rule says something about."""
-    violations: int
-    rows_involved: int
-    error: float
-    """Violating ordered pairs, as a share of all ordered pairs of rows."""
-    examples: tuple[tuple[int, int | None], ...] = ()
-    """Some violations, as row numbers from 1."""
-    estimated: bool = False
-    """Whether the support is estimated from a sample, because there was no time to count it."""
-    values: tuple[tuple[tuple[str, ...], ...], ...] = ()
-    """For each example, for each of its rows: the values of `columns` as text, cut."""
-    understood: Saying | None = None
-
-    @property
-    def saying(self) -> Saying:
-        """What the rule says, in parts."""
-        return self.understood or understand(self.rule.predicates)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the rule reads."""
-        return tuple(dict.fromkeys(column.name for p in self.rule.predicates for column in p.columns))
-
-    def as_json(self) -> dict[str, Any]:
-        """The object that stands for it under `rules`."""
-        return {
-            "name": self.rule.name,
-            "kind": self.saying.kind,
-            "words": self.words,
-            "deny": write_rule(self.rule),
-            "support": self.support,
-            "violations": self.violations,
-            "rows_involved": self.rows_involved,
-            "error": self.error,
-            "score": round(self.interest.score, 4),
-            "succinctness": round(self.interest.succinctness, 4),
-            "coverage": round(self.interest.coverage, 4),
-            "surprise": round(self.interest.surprise, 4),
-            "examples": [list(pair) for pair in self.examples],
-        }
-
-
-@dataclass(frozen=True, repr=False)
-class Discovery:
-    """What was found, and how far it can be trusted to be all."""
-
-    table: str
-    rows: int
-    columns: tuple[str, ...]
-    rules: tuple[Found, ...]
-    """The best, as many as were asked for."""
-    total: int
-    """All minimal rules that were found."""
-    exact: bool
-    """Whether these are all minimal rules of the space."""
-    in_time: bool = True
-    """Whether no budget ended the work."""
-    notes: tuple[str, ...] = field(default=())
-    """What was left out, and why."""
-    pairs: int | None = None
-    """Pairs of rows that were looked at one by one, where that is known."""
-
-    def __repr__(self) -> str:
-        told = "exact" if self.exact else "not all were found"
-        return f"<Discovery of {self.table}: {len(self.rules)} of {self.total} minimal rules, {told}>"
-
-    def __str__(self) -> str:
-        from weever_stream.discover.telling import text
-
-        return text(self)
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(repr(self) if cycle else str(self))
-
-    def _repr_html_(self) -> str:
-        from weever_stream.discover.report import fragment
-
-        return fragment(self)
-
-    def html(self) -> str:
-        """A report with a picture of how the columns relate: one page that needs nothing else."""
-        from weever_stream.discover.report import page
-
-        return page(self)
-
-    def yaml(self) -> str:
-        """The rules as a rule file."""
-        items = [
-            {
-                "name": one.rule.name,
-                "deny": write_rule(one.rule),
-                "severity": one.rule.severity,
-                "description": one.words[0].upper() + one.words[1:] + ".",
-            }
-            for one in self.rules
-        ]
-        return dump({"table": self.table, "rules": items})
-
-    def write(self, path: str | Path) -> None:
-        """Writes the rule file."""
-        Path(path).write_text(self.yaml(), encoding="utf-8")
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it, for a program."""
-        return {
-            "version": 1,
-            "table": self.table,
-            "rows": self.rows,
-            "columns": list(self.columns),
-            "pairs": self.pairs,
-            "found": self.total,
-            "exact": self.exact,
-            "in_time": self.in_time,
-            "notes": list(self.notes),
-            "rules": [one.as_json() for one in self.rules],
-        }
 
 
 def discover(
@@ -237,7 +111,7 @@ def discover(
     weighed = len(outcome.rules) if top is None else max(top, 200, int(min(budget.left(), 1e6) / _WEIGHING))
     order, interest = rank(space, outcome.rules[:weighed], outcomes, pairs)
     chosen = choose(space, outcome.rules, order, top, outcomes, pairs)
-    found = tuple(_counted(space, outcome, chosen, interest, say, budget, approximate))
+    found = [*_counted(space, outcome, chosen, interest, say, budget, approximate)]
     notes = [*notes_on(space, outcome, approximate)]
     if uncounted := sum(one.estimated for one in found):
         notes.append(f"the support of {uncounted} of the rules is estimated from a sample of the pairs: no time")
@@ -248,7 +122,8 @@ def discover(
     in_time = in_time and not space.unmet and len(found) == len(chosen)
     exact = outcome.exact and not space.unmet
     pairs_seen = outcome.evidence.pairs
-    return Discovery(name, space.rows, used, found, len(outcome.rules), exact, in_time, tuple(notes), pairs_seen)
+    rules = in_order(found)
+    return Discovery(name, space.rows, used, rules, len(outcome.rules), exact, in_time, tuple(notes), pairs_seen)
 
 
 def _table(
@@ -296,8 +171,9 @@ def _counted(
     """The chosen rules with names and exact counts. Where time has ended, those that hold come with what is known."""
     taken: set[str] = set()
     sizes = _distinct_values(space)
-    total = space.rows * (space.rows - 1)
     rows = name_rows(space.exact.table, ())
+    outcomes, weights = outcome.weighed
+    step = max(1, len(outcomes) // _WEIGHED)
     for at, rule in enumerate(outcome.rules[chosen]):
         in_time = not at or budget.go_on()
         if approximate and not in_time:
@@ -309,24 +185,18 @@ def _counted(
         bound = space.rule(numbers, free_name(name_of(words), taken))
         made = replace(bound.rule, severity="warning", description=words)
         tally = count_rule(bound, space.exact) if in_time else Tally(0, 0)
+        if in_time:
+            support = count_support(space, numbers, saying, tally.violations)
+        else:
+            support = estimate_support(space, numbers, saying, outcomes[::step], weights[::step], space.rows)
         examples: list[tuple[int, int | None]] = []
         for pairs in list_rule(bound, space.exact, rows, tally, _EXAMPLES):
             right = [None] * len(pairs) if pairs.right is None else (pairs.right + 1).tolist()
             examples += zip((pairs.left + 1).tolist(), right, strict=True)
-        twice = 2 if made.symmetric else space.rows - 1 if made.one_row else 1
-        found = Found(
-            made,
-            words,
-            interest[chosen[at]],
-            _support(space, numbers, saying) if in_time else _estimated(space, numbers, saying, outcome),
-            tally.violations,
-            tally.rows_involved,
-            tally.violations * twice / max(1, total),
-            tuple(examples[:_EXAMPLES]),
-            estimated=not in_time,
-            understood=saying,
-        )
-        yield replace(found, values=tuple(_shown(rows, found.columns, pair) for pair in found.examples))
+        found = measured(made, saying, interest[chosen[at]], support, tally, space.rows)
+        shown = tuple(examples[:_EXAMPLES])
+        values = tuple(_shown(rows, found.columns, pair) for pair in shown)
+        yield replace(found, examples=shown, values=values, estimated=not in_time)
 
 
 def _shown(rows: RowNames, columns: Sequence[str], pair: tuple[int, int | None]) -> tuple[tuple[str, ...], ...]:
@@ -340,39 +210,6 @@ def _shown(rows: RowNames, columns: Sequence[str], pair: tuple[int, int | None])
             texts = from_difference(values[0], values[-1])
         shown.append(texts)
     return tuple(zip(*shown, strict=True))
-
-
-def premise_of(space: Space, numbers: Sequence[int], saying: Saying) -> list[int]:
-    """All predicates of a rule but its conclusion.
-
-    That is what differs, else the last that is in order, else what is told to be unique.
-    """
-
-    def last(at: int) -> tuple[bool, bool, bool, int]:
-        one = space.predicates[at]
-        return one.op is Op.NE, one.op.is_order, saying.kind == "unique" and one.columns[0].name in saying.subject, at
-
-    return sorted(numbers, key=last)[:-1]
-
-
-def _support(space: Space, numbers: Sequence[int], saying: Saying) -> int:
-    """Pairs that satisfy a rule's premise."""
-    premise = premise_of(space, numbers, saying)
-    if not premise:
-        return space.rows * (space.rows - 1) // 2
-    return count_rule(space.rule(premise), space.exact).violations
-
-
-def _estimated(space: Space, numbers: Sequence[int], saying: Saying, outcome: Outcome) -> int:
-    """The support as the pairs that were weighed tell it."""
-    outcomes, pairs = outcome.weighed
-    step = max(1, len(outcomes) // _WEIGHED)
-    outcomes, pairs = outcomes[::step], pairs[::step]
-    held = np.ones(len(outcomes), np.bool_)
-    for at in premise_of(space, numbers, saying):
-        told = np.array([False, *(bool(space.ops[at] & bit) for bit in (1, 2, 4))])
-        held &= told[outcomes[:, space.comparison_of[at]]]
-    return round(float(pairs[held].sum()) / max(1, int(pairs.sum())) * space.rows * (space.rows - 1) / 2)
 
 
 def _distinct_values(space: Space) -> dict[str, int]:

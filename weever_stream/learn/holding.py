@@ -45,7 +45,7 @@ class Weight:
 
     score: float
     support: int | None = None
-    """About how many pairs satisfy all its predicates but one: what the rule says something about."""
+    """About how many pairs test it, as `discover` counts them."""
 
 
 @dataclass(frozen=True)

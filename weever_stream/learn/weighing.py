@@ -17,17 +17,13 @@ from weever_stream.discover.evidence import Evidence
 from weever_stream.discover.hydra import scan
 from weever_stream.discover.predicates import space_over
 from weever_stream.discover.ranking import rank
-from weever_stream.discover.run import premise_of
+from weever_stream.discover.support import estimate_support
 from weever_stream.discover.words import understand
 from weever_stream.learn.holding import Weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    from weever_stream.discover.predicates import Space
-    from weever_stream.index.arrays import Ints
     from weever_stream.learn.learner import Learner
     from weever_stream.rules.model import Rule
 
@@ -51,22 +47,11 @@ def weigh(learner: Learner, rules: Sequence[Rule], *, rows: int = _ROWS, seed: i
     evidence = Evidence(space)
     scan(space, evidence, Budget(None), lambda phase, done, total: None)
     outcomes, pairs = evidence.outcomes()
-    _, interests = rank(space, marks, outcomes, pairs)
-    every = len(learner) * (len(learner) - 1)
-    return {
-        rule.fingerprint: Weight(interest.score, round(_share(space, mark, outcomes, pairs) * every))
-        for rule, mark, interest in zip(rules, marks, interests, strict=True)
-    }
-
-
-def _share(space: Space, marks: NDArray[np.bool_], outcomes: NDArray[np.uint8], pairs: Ints) -> float:
-    """The share of ordered pairs that satisfy a rule's premise, counted as `discover` counts support."""
-    numbers = [int(number) for number in np.flatnonzero(marks)]
-    saying = understand([space.predicates[number] for number in numbers])
-    premise = premise_of(space, numbers, saying)
-    once = not premise or space.rule(premise).rule.symmetric
-    held = np.ones(len(outcomes), np.bool_)
-    for at in premise:
-        told = np.array([False, *(bool(space.ops[at] & bit) for bit in (1, 2, 4))])
-        held &= told[outcomes[:, space.comparison_of[at]]]
-    return float(pairs[held].sum()) / max(1, int(pairs.sum())) / (2 if once else 1)
+    _, interests = rank(space, marks, outcomes, pairs, len(learner))
+    weights = {}
+    for rule, mark, interest in zip(rules, marks, interests, strict=True):
+        numbers = [int(number) for number in np.flatnonzero(mark)]
+        saying = understand([space.predicates[number] for number in numbers])
+        support = estimate_support(space, numbers, saying, outcomes, pairs, len(learner))
+        weights[rule.fingerprint] = Weight(interest.score, support)
+    return weights

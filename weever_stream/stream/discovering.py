@@ -23,10 +23,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weever_stream.check.count import Tally
 from weever_stream.discover.hydra import Budget, complete, find_rules
 from weever_stream.discover.predicates import Options, Space, comparisons_of, may_meet, space_over, usable
 from weever_stream.discover.ranking import choose, rank
-from weever_stream.discover.run import TOP, Discovery, Found, notes_on, premise_of, refuse_unknown
+from weever_stream.discover.result import Discovery, Found, measured
+from weever_stream.discover.run import TOP, notes_on, refuse_unknown
+from weever_stream.discover.support import add_support, obeying
+from weever_stream.discover.telling import in_order
 from weever_stream.discover.words import name_of, understand
 from weever_stream.errors import DataError
 from weever_stream.rules import Op
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from weever_stream.discover.evidence import Evidence
     from weever_stream.discover.hydra import Progress
     from weever_stream.discover.ranking import Interest
+    from weever_stream.rules.model import Predicate
     from weever_stream.rules.types import ColumnType
 
 __all__ = ["ROWS_AT_ONCE", "discover"]
@@ -98,13 +103,13 @@ def discover(
         order, interest = rank(space, outcome.rules, *outcome.weighed)
         chosen = choose(space, outcome.rules, order, top, *outcome.weighed)
         say("counting", 0, 1)
-        found = tuple(_found(space, table, outcome.rules[chosen], [interest[at] for at in chosen]))
+        found = [*_found(space, table, outcome.rules[chosen], [interest[at] for at in chosen])]
     finally:
         table.close()
     in_time = not outcome.limited and not outcome.undecided and outcome.exact
     used = tuple(space.exact.table.column_names)
     notes = tuple(notes_on(space, outcome, 0))
-    return Discovery(name, table.rows, used, found, len(order), outcome.exact, in_time, notes)
+    return Discovery(name, table.rows, used, in_order(found), len(order), outcome.exact, in_time, notes)
 
 
 @dataclass(frozen=True)
@@ -172,17 +177,27 @@ def _found(space: Space, table: PartedTable, rules: NDArray[np.bool_], interest:
         understand([space.predicates[number] for number in numbers], lambda name: table.distinct.get(name, 0))
         for numbers in chosen
     ]
-    premises = [premise_of(space, numbers, saying) for numbers, saying in zip(chosen, sayings, strict=True)]
-    asked = [at for at, premise in enumerate(premises) if premise]
-    counted = table.counts(
-        space.comparisons,
-        [_equal_columns(space, premises[at]) for at in asked],
-        [premises[at] for at in asked],
-    )
-    support = dict(zip(asked, counted.tolist(), strict=True))
-    every = space.rows * (space.rows - 1) // 2
+    obey = [obeying(space, numbers, saying) for numbers, saying in zip(chosen, sayings, strict=True)]
+    # What obeys a rule of one predicate is all pairs with values: known without a look at any of them.
+    asked = [at for at, some in enumerate(obey) if len(some) > 1]
+    equal = [_equal_columns(space, obey[at]) for at in asked]
+    counted = dict(zip(asked, table.counts(space.comparisons, equal, [obey[at] for at in asked]), strict=True))
     for at, numbers in enumerate(chosen):
         words = sayings[at].words()
         bound = space.rule(numbers, free_name(name_of(words), taken))
         made = replace(bound.rule, severity="warning", description=words)
-        yield Found(made, words, interest[at], support.get(at, every), 0, 0, 0.0, understood=sayings[at])
+        if at in counted:
+            support = add_support(space, numbers, obey[at], 0, int(counted[at]))
+        else:
+            support = _present(table, space.predicates[numbers[0]])
+        yield measured(made, sayings[at], interest[at], support, Tally(0, 0), space.rows)
+
+
+def _present(table: PartedTable, predicate: Predicate) -> int:
+    """The pairs of rows that have both values of a predicate; of one row the rows."""
+    left, right = (column.name for column in predicate.columns)
+    both = table.rows_with({left, right})
+    if len(predicate.rows) == 1:
+        return both
+    pairs = table.values[left] * table.values[right] - both
+    return pairs // 2 if left == right else pairs

@@ -80,6 +80,16 @@ class PartedTable:
         """How many rows have a value, for each column that can be compared."""
         return {name: self._counted[f"has_{at}"] for at, name in enumerate(self._names)}
 
+    def rows_with(self, names: Collection[str]) -> int:
+        """How many rows have a value in each of some columns."""
+        one, *others = (self._names.index(name) for name in names)
+        if not others:
+            return self._counted[f"has_{one}"]
+        present = F.col(f"_{one}").isNotNull()
+        for at in others:
+            present &= F.col(f"_{at}").isNotNull()
+        return self._frame.where(present).count()
+
     @property
     def distinct(self) -> dict[str, int]:
         """About how many different values each column has."""
