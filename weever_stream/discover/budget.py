@@ -30,26 +30,41 @@ _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_
 
 
 class Budget:
-    """How long the work may take, and how much memory. A part of the time can be given to one phase."""
+    """How long the work may take, and how much memory. A part of the time can be given to one phase.
+
+    `stopped` ends the time early: a person may ask for what there is.
+    """
 
     def __init__(
-        self, seconds: float | None, clock: Callable[[], float] = monotonic, memory: int | None = None
+        self,
+        seconds: float | None,
+        clock: Callable[[], float] = monotonic,
+        memory: int | None = None,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._clock = clock
+        self._clock, self._stopped = clock, stopped
         self._end = None if seconds is None else clock() + seconds
         self.memory = max(_LEAST, default_memory() if memory is None else memory)
 
     def go_on(self) -> bool:
         """Whether there is time left."""
-        return self._end is None or self._clock() < self._end
+        return not self._stopped() and (self._end is None or self._clock() < self._end)
 
     def left(self) -> float:
         """Seconds that are left; infinite without a limit."""
+        if self._stopped():
+            return 0.0
         return float("inf") if self._end is None else max(0.0, self._end - self._clock())
 
     def share(self, part: float) -> Budget:
         """A budget of a part of what time is left."""
-        return Budget(None if self._end is None else self.left() * part, self._clock, self.memory)
+        seconds = None if self._end is None else self.left() * part
+        return Budget(seconds, self._clock, self.memory, self._stopped)
+
+    def at_least(self, seconds: float) -> Budget:
+        """A budget of what time is left, and of this much where it is less: for what makes the rest worth its time."""
+        left = self.left()
+        return self if left >= seconds else Budget(seconds, self._clock, self.memory)
 
     def comparisons(self) -> int:
         """How many comparisons a space may have, beyond those of each column with itself."""

@@ -21,9 +21,12 @@ from weever_stream.discover.completion import Completion
 from weever_stream.discover.evidence import Evidence
 from weever_stream.discover.inversion import Inversion
 from weever_stream.discover.logic import without_implied_in_time
+from weever_stream.discover.ranking import rank
 from weever_stream.discover.sampling import sample_focused, sample_random
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from weever_stream.discover.predicates import Space
@@ -39,8 +42,12 @@ LISTED = 400_000_000
 """Pairs at most that one set may take to settle."""
 _STEP, _COMPARED = 1 << 23, 1 << 27
 """Pairs, and pairs times comparisons, between two looks at the clock."""
-_AT_FIRST, _BY_STAGE = 0.3, 0.5
-"""Shares of the time for a search of all rules, and for each stage where that is not enough."""
+_AT_FIRST, _BY_STAGE, _OWN = 0.3, 0.5, 0.4
+"""Shares of the time for a search of all rules, for each stage where that is not enough, and for columns alone."""
+_FEW = 1000
+"""Candidates of a search that was not finished, and evidences for which there always is room."""
+_RANKED, _MOST_RANKED = 250, 5000
+"""Candidates that are ranked in a second that is left, and at most."""
 
 
 @dataclass(frozen=True)
@@ -122,21 +129,24 @@ def scan(space: Space, evidence: Evidence, budget: Budget, tell: Progress) -> bo
 
 
 def _with_those_that_hold(space: Space, found: Outcome, budget: Budget, tell: Progress) -> Outcome:
-    """Counts the candidates that are left one by one, for as long as there is time, and adds those that hold."""
+    """Counts the candidates that are left one by one, for as long as there is time, and adds those that hold.
+
+    The best come first, as far as there is time to rank them.
+    """
     assert found.waiting is not None
-    holds: list[NDArray[np.bool_]] = []
-    for at, rule in enumerate(found.waiting):
-        tell("counting candidates", at, len(found.waiting))
+    first = min(len(found.waiting), int(min(_RANKED * budget.left(), _MOST_RANKED)))
+    order = [*rank(space, found.waiting[:first], *found.weighed)[0], *range(first, len(found.waiting))]
+    waiting, counted = found.waiting[order], 0
+    holds = np.zeros(len(waiting), np.bool_)
+    for rule in waiting:
+        tell("counting candidates", counted, len(waiting))
         if not budget.go_on():
-            left = found.waiting[at:]
             break
-        if not count_rule(space.rule(np.flatnonzero(rule)), space.exact).violations:
-            holds.append(rule)
-    else:
-        left = found.waiting[:0]
-    rules = np.concatenate([found.rules, *(rule[None] for rule in holds)])
+        holds[counted] = not count_rule(space.rule(np.flatnonzero(rule)), space.exact).violations
+        counted += 1
+    rules = np.concatenate([found.rules, waiting[holds]])
     rules = rules[np.argsort(rules.sum(1), kind="stable")]
-    return replace(found, rules=rules, undecided=len(left), waiting=left)
+    return replace(found, rules=rules, undecided=len(waiting) - counted, waiting=waiting[counted:])
 
 
 def _hydra(
@@ -152,8 +162,8 @@ def _hydra(
     chance = np.random.default_rng(seed)
     tell("sampling", 0, 0)
     rounds = budget.share(0.85)
-    # Half of the room is kept for what shows up later.
-    room = evidence.room // 2
+    # Most of the room is kept for what shows up later: every round takes the time to unpack and invert all of it.
+    room = min(evidence.room // 2, max(_FEW, evidence.room // 8))
     drawing = budget.share(0.1)
     step = min(1 << 19, max(1 << 10, _COMPARED // 8 // max(1, len(space.comparisons))))
     wanted = sample or 1 << 19
@@ -189,44 +199,132 @@ def complete(
 ) -> Outcome:
     """Inverts evidence and checks the candidates until nothing changes.
 
-    Where there is no time or room for all candidates, first those of one predicate, then of two, and so on: what has
-    been settled by the end are all rules of so many predicates, and some of one more.
+    Where there is no time or room for all candidates at once, they come in stages: first those of one predicate, then
+    of two, and so on. All stages are first done without comparisons of different columns, which are many and say
+    least. What has been settled by the end are all rules of so many predicates, and some of more.
     """
-    best = rules = waiting = np.zeros((0, len(space.predicates)), np.bool_)
-    rounds, depth, reached = 0, most, most
-    staged = finished = False
-    while not finished:
-        rounds += 1
-        part = budget.share(_BY_STAGE if staged else _AT_FIRST)
-        found = _search(space, _inversion(space, evidence, part), depth, most, part, tell)
-        # A candidate and its exchange stand or fall together, and trivial ones need no look at the data.
-        rules, left = without_implied_in_time(space, found.rules, budget.go_on)
-        waiting = completion.open(rules)
-        done = found.done and not left
-        if done and not len(waiting):
-            best, reached = rules, most if found.whole else found.most
-            finished = found.whole or not staged
-            depth = reached + 1 if staged and reached is not None else depth
-        elif not budget.go_on() or evidence.full or (staged and not done):
-            break
-        elif not done:
-            staged, depth, reached = True, 1, 0
-        else:
-            tell(f"checking {len(waiting):,} candidates, round {rounds}", 0, 0)
-            known = evidence.distinct
-            completion.settle(waiting)
-            if evidence.distinct == known and len(completion.open(waiting)) == len(waiting):
-                break  # what is left takes more time than there is
-    if not finished:
-        names = {row.tobytes() for row in (*waiting, *best)}
-        best = np.concatenate([best, rules[[row.tobytes() not in names for row in rules]]])
-        if not staged and not found.done:
-            reached = 0
-    limited = reached != most
-    exact = finished and not limited
+    rounds = _Rounds(space, evidence, completion, most, tell)
+    whole = rounds.at_once(budget)
+    found, ended = [whole], whole
+    if not whole.searched and budget.go_on() and not evidence.full:
+        own = _own_columns(space)
+        if not own.all():
+            found.append(rounds.by_stage(budget.share(_OWN), own))
+        ended = rounds.by_stage(budget)
+        found = [ended, *found[1:], whole]
+    best = _together(space, [one.rules for one in found])
+    waiting = _together(space, [one.waiting for one in found], but=best)
+    limited = ended.reached != most
+    exact = ended.finished and not limited
+    if ended.finished:
+        best, waiting = ended.rules, ended.waiting
     return Outcome(
-        best, evidence, sampled, exact, reached, len(waiting), False, rounds, limited, evidence.full, waiting
+        best,
+        evidence,
+        sampled,
+        exact,
+        ended.reached,
+        len(waiting),
+        False,
+        rounds.number,
+        limited,
+        evidence.full,
+        waiting,
     )
+
+
+def _together(
+    space: Space, parts: Sequence[NDArray[np.bool_]], but: NDArray[np.bool_] | None = None
+) -> NDArray[np.bool_]:
+    """The rules of several searches, each once, but for some; shortest first."""
+    rows = {row.tobytes(): row for part in parts for row in part}
+    for row in parts[0][:0] if but is None else but:
+        rows.pop(row.tobytes(), None)
+    found = np.array([*rows.values()], np.bool_).reshape(len(rows), len(space.predicates))
+    return found[np.argsort(found.sum(1), kind="stable")]
+
+
+class _Settled(NamedTuple):
+    """What a search came to."""
+
+    rules: NDArray[np.bool_]
+    """Rules that hold on the whole table."""
+    waiting: NDArray[np.bool_]
+    """Candidates that were not checked."""
+    reached: int | None
+    """Rules of so many predicates are all among the rules; None for all there are."""
+    finished: bool
+    """Whether these are all that were asked for."""
+    searched: bool
+    """Whether the last search came to its end."""
+
+
+class _Rounds:
+    """Searches for candidates and checks of them, by turns."""
+
+    def __init__(
+        self, space: Space, evidence: Evidence, completion: Completing, most: int | None, tell: Progress
+    ) -> None:
+        self._space, self._evidence, self._completion = space, evidence, completion
+        self._most, self._tell = most, tell
+        self._inverted: tuple[int, Inversion] | None = None
+        self.number = 0
+
+    def at_once(self, budget: Budget) -> _Settled:
+        """All rules. If there is no time to search for all of them, a few of the candidates wait."""
+        nothing = np.zeros((0, len(self._space.predicates)), np.bool_)
+        while True:
+            found, rules = self._search(self._most, budget, _AT_FIRST)
+            waiting = self._completion.open(rules)
+            reached = (self._most if found.whole else found.most) if found.done else 0
+            if not found.done:
+                return _Settled(nothing, waiting[:_FEW], 0, finished=False, searched=False)
+            if not len(waiting):
+                return _Settled(rules, waiting, reached, finished=True, searched=True)
+            if not self._checked(waiting, budget):
+                return _Settled(_but(rules, waiting), waiting, reached, finished=False, searched=True)
+
+    def by_stage(self, budget: Budget, among: NDArray[np.bool_] | None = None) -> _Settled:
+        """Rules of one predicate, then of two, and so on, for as long as there is time."""
+        best, reached = np.zeros((0, len(self._space.predicates)), np.bool_), 0
+        while True:
+            found, rules = self._search(reached + 1, budget, _BY_STAGE, among)
+            waiting = self._completion.open(rules)
+            if found.done and not len(waiting):
+                best, reached = rules, found.most
+                if found.whole:
+                    return _Settled(best, waiting, self._most, finished=True, searched=True)
+            elif not found.done or not self._checked(waiting, budget):
+                rules = _together(self._space, [best, _but(rules, waiting)])
+                return _Settled(rules, waiting, reached, finished=False, searched=found.done)
+
+    def _search(
+        self, depth: int | None, budget: Budget, share: float, among: NDArray[np.bool_] | None = None
+    ) -> tuple[_Inverted, NDArray[np.bool_]]:
+        """The rules of the evidence there is, of up to `depth` predicates."""
+        self.number += 1
+        part = budget.share(share)
+        if self._inverted is None or self._inverted[0] != self._evidence.distinct:
+            self._inverted = None  # the memory of the old one is free for the new one
+            self._inverted = self._evidence.distinct, _inversion(self._space, self._evidence, part)
+        found = _search(self._space, self._inverted[1], depth, self._most, part, self._tell, among)
+        # A candidate and its exchange stand or fall together, and trivial ones need no look at the data.
+        rules, left = without_implied_in_time(self._space, found.rules, budget.go_on)
+        return found._replace(done=found.done and not left), rules
+
+    def _checked(self, waiting: NDArray[np.bool_], budget: Budget) -> bool:
+        """Checks candidates; false if there is no time or room, or what is left takes more time than there is."""
+        if not budget.go_on() or self._evidence.full:
+            return False
+        self._tell(f"checking {len(waiting):,} candidates, round {self.number}", 0, 0)
+        known = self._evidence.distinct
+        self._completion.settle(waiting)
+        return self._evidence.distinct > known or len(self._completion.open(waiting)) < len(waiting)
+
+
+def _but(rules: NDArray[np.bool_], others: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    names = {row.tobytes() for row in others}
+    return rules[[row.tobytes() not in names for row in rules]]
 
 
 class _Inverted(NamedTuple):
@@ -246,10 +344,16 @@ def _inversion(space: Space, evidence: Evidence, budget: Budget) -> Inversion:
 
 
 def _search(
-    space: Space, search: Inversion, depth: int | None, most: int | None, budget: Budget, tell: Progress
+    space: Space,
+    search: Inversion,
+    depth: int | None,
+    most: int | None,
+    budget: Budget,
+    tell: Progress,
+    among: NDArray[np.bool_] | None = None,
 ) -> _Inverted:
     """The minimal rules of up to `depth` predicates, of `most` that are asked for: as many as time and room allow."""
-    search.start(depth)
+    search.start(depth, among)
     room = budget.rules(len(space.predicates))
     found, rules = [np.zeros((0, len(space.predicates)), np.bool_)], 0
     while not search.done and budget.go_on() and rules <= room:
@@ -270,13 +374,39 @@ def _of_all_pairs(
     first = _search(space, search, most, most, budget.share(_AT_FIRST), tell)
     if first.done:
         return first.rules, most if first.whole else first.most
-    best, reached = first.rules[:some], 0
+    # What such a search finds holds too, but shorter rules are worth more, and so are those of columns alone.
+    parts, own = [first.rules[:some]], _own_columns(space)
+    if not own.all():
+        parts.append(_by_stage(space, search, most, budget.share(_OWN), tell, some, own)[0])
+    rules, reached, whole = _by_stage(space, search, most, budget, tell, some)
+    return (rules, most) if whole else (_together(space, [rules, *parts]), reached)
+
+
+def _by_stage(
+    space: Space,
+    search: Inversion,
+    most: int | None,
+    budget: Budget,
+    tell: Progress,
+    some: int,
+    among: NDArray[np.bool_] | None = None,
+) -> tuple[NDArray[np.bool_], int, bool]:
+    """Rules of one predicate, then of two, and so on; of how many they are all, and whether there are no others.
+
+    Of a stage that there is no time for, the rules that were found, up to `some`.
+    """
+    best, reached = np.zeros((0, len(space.predicates)), np.bool_), 0
     while budget.go_on():
-        found = _search(space, search, reached + 1, most, budget.share(_BY_STAGE), tell)
+        found = _search(space, search, reached + 1, most, budget.share(_BY_STAGE), tell, among)
         if not found.done:
-            return np.concatenate([best, found.rules[:some]]), reached
-        # Those of a corner of a deeper search hold too, but the shorter ones are worth more.
-        best, reached = np.concatenate([found.rules, first.rules[:some]]), found.most
+            return _together(space, [best, found.rules[:some]]), reached, False
+        best, reached = found.rules, found.most
         if found.whole:
-            return best, most
-    return best, reached
+            return best, reached, True
+    return best, reached, False
+
+
+def _own_columns(space: Space) -> NDArray[np.bool_]:
+    """Marks the predicates that compare a column with itself."""
+    own = np.array([one.left.name == one.right.name for one in space.comparisons], np.bool_)
+    return own[space.comparison_of]
