@@ -38,7 +38,7 @@ def learn(
     anew: Annotated[
         bool, typer.Option("--anew", help="Forget what was learned and begin again; decisions are kept.")
     ] = False,
-    top: Annotated[int, typer.Option(min=0, help="text: how many rules of a batch are shown.")] = 20,
+    top: Annotated[int, typer.Option(min=1, help="text: how many rules of a batch are shown.")] = 20,
     master: Annotated[str | None, typer.Option(help="The Spark master, where none is set otherwise.")] = None,
     format: Annotated[Format, typer.Option(help="How batches are told.")] = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Tell nothing of batches that teach nothing.")] = False,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weever_stream.learn.events import RuleEvent
     from weever_stream.stream.lessons import LearnReport
 
-__all__ = ["LessonLines", "pair_told", "summary"]
+__all__ = ["LessonLines", "pair_told", "report_lines"]
 
 _SHOWN = 20
 _VALUES = 120
@@ -42,15 +42,22 @@ class LessonLines:
         if self._json:
             print(json.dumps(report.to_json(), ensure_ascii=False), flush=True)
         elif report.events or not self._quiet:
-            print("\n".join([summary(report), *_listed(report, self._shown)]))
+            print("\n".join(report_lines(report, self._shown)))
             sys.stdout.flush()
 
 
-def summary(report: LearnReport) -> str:
-    """A batch in one line."""
+def report_lines(report: LearnReport, shown: int = _SHOWN, *, pairs: bool = True) -> list[str]:
+    """A batch: what it did in one line, then each rule that it changed by name, with the pair of rows that is why.
+
+    Without `pairs` no row is shown: logs hold no values. At least one rule is named, whatever `shown` says.
+    """
+    return [_summary(report), *_listed(report, max(1, shown), pairs)]
+
+
+def _summary(report: LearnReport) -> str:
     at = report.detected_at.astimezone().strftime("%H:%M:%S")
     kinds = [event.event for event in report.events]
-    counts = [f"+{kinds.count('added'):,} -{kinds.count('dropped'):,} rules"]
+    counts = [f"rules +{kinds.count('added'):,} -{kinds.count('dropped'):,}"]
     counts += [f"{kinds.count(kind):,} {kind}" for kind in ("error", "drift") if kind in kinds]
     rejected = [f"{report.rejected:,} rejected"] if report.rejected else []
     parts = [
@@ -65,13 +72,15 @@ def summary(report: LearnReport) -> str:
     return "  ".join(parts)
 
 
-def _listed(report: LearnReport, shown: int) -> Iterator[str]:
+def _listed(report: LearnReport, shown: int, pairs: bool) -> Iterator[str]:
     for event in report.events[:shown]:
         yield f"  {_SIGNS.get(event.event, event.event)} {_words(event)}"
-        if (told := pair_told(event)) is not None:
-            yield f"      {told}"
+        if pairs and (reason := pair_told(event)) is not None:
+            yield f"      {reason}"
     if len(report.events) > shown:
-        yield f"  and {len(report.events) - shown:,} more"
+        rest = [event.event for event in report.events[shown:]]
+        kinds = ", ".join(f"{rest.count(kind):,} {kind}" for kind in dict.fromkeys(rest))
+        yield f"  and {len(rest):,} more: {kinds}"
 
 
 def _words(event: RuleEvent) -> str:

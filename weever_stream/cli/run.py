@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
+_LEARNED_SHOWN = 6
+"""Learned rules of a batch that are named."""
+
+
 class RuleChanges(str, Enum):
     """What is done if the rules are not those of the checkpoint."""
 
@@ -122,14 +126,14 @@ def _learning(
     if job.learn is None:
         yield None
         return
-    from weever_stream.cli.lessons import summary
+    from weever_stream.cli.lessons import report_lines
     from weever_stream.stream.beside import Beside
     from weever_stream.stream.learning import start_learning
 
     def observe(report: LearnReport) -> None:
         watch.learned(report.rules, [event.event for event in report.events])
         if report.events:
-            notice(summary(report))
+            notice("\n".join(report_lines(report, _LEARNED_SHOWN, pairs=False)))
 
     def failed(error: WeeverError) -> None:
         watch.learning_failed(error.message)
