@@ -13,6 +13,7 @@ from weever_stream.feeds.delta import read_commits, reader_options
 from weever_stream.feeds.types import schema_of_spark
 from weever_stream.job.options import DeltaSource
 from weever_stream.rules.types import ColumnType, type_of_name
+from weever_stream.state.store import StoreOptions
 
 
 def table(spark, path, columns, *properties):
@@ -23,7 +24,7 @@ def table(spark, path, columns, *properties):
 
 def streamed(spark, path, names, checkpoint, columns=None, **options):
     """What a stream reads of the table that it has not read before: names, change and sequence."""
-    tracking = str(checkpoint / "_schema")
+    tracking = StoreOptions(str(checkpoint / "_schema"))
     feed = open_feed(
         spark, DeltaSource(kind="delta", path=str(path), **options), ["id"], columns or {}, tracking=tracking
     )

@@ -29,7 +29,7 @@ from weever_stream.state.noted import Noted
 from weever_stream.state.notes import Notes
 from weever_stream.state.store import StoreOptions
 from weever_stream.stream import revising
-from weever_stream.stream.deltas import needed
+from weever_stream.stream.columns import needed
 from weever_stream.stream.operator import filler
 from weever_stream.stream.routing import Router
 from weever_stream.stream.saved import setup_of

@@ -20,7 +20,8 @@ from tests.simulation.job import Checkpoint, Job, Saved, die
 from tests.stream.simulated import Change, change_frame
 from weever_stream.errors import StateError
 from weever_stream.state.noted import Noted
-from weever_stream.stream.deltas import needed, unpacked_here
+from weever_stream.stream.columns import needed
+from weever_stream.stream.deltas import unpacked_here
 from weever_stream.stream.operator import DELTAS, _tally
 from weever_stream.stream.progress import BatchReport, Ledger
 from weever_stream.stream.routing import Router

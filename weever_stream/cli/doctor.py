@@ -25,6 +25,7 @@ from weever_stream.errors import EngineError, WeeverError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from weever_stream.job.job import Job
     from weever_stream.stream.jars import Kind
 
 __all__ = ["doctor"]
@@ -94,12 +95,30 @@ def _of_job(job: Path) -> tuple[list[Finding], Sequence[Kind]]:
     from weever_stream.job.job import read_job
 
     try:
-        needed = read_job(job, os.environ).connectors
+        asked = read_job(job, os.environ)
     except WeeverError as error:
-        bad = Finding("job", False, error.render(), "mend the file; weever validate checks its rules alone")
+        bad = Finding("job", False, error.render(), "fix the file; weever validate checks its rules alone")
         return [bad], _every_kind()
-    kinds = [kind for kind in _every_kind() if kind in needed]
-    return [Finding("job", True, f"{job} needs {' and '.join(kinds) or 'no connectors'}")], kinds
+    kinds = [kind for kind in _every_kind() if kind in asked.connectors]
+    return [Finding("job", True, f"{job} needs {' and '.join(kinds) or 'no connectors'}"), *_source(asked)], kinds
+
+
+def _source(job: Job) -> Iterator[Finding]:
+    """What would keep the job from starting, or make its answers wrong."""
+    from weever_stream.stream.preflight import check_job
+
+    found = check_job(job)
+    for error in found.refusals:
+        yield Finding("source", False, error.message, error.hint)
+    for warning in found.warnings:
+        yield Finding("source", False, warning, "make the key unique and never null, or name another one under `key:`")
+    if found.revision and found.noted is not None:
+        lines = ", ".join(found.revision.lines())
+        yield Finding("rules", True, f"not those of the checkpoint: {lines}; weever plan shows what a start would do")
+    for line in found.unchecked:
+        yield Finding("source", True, f"not checked: {line}")
+    if found.table_version is not None and not found.refusals and not found.warnings:
+        yield Finding("source", True, f"the table is at version {found.table_version}, and fits the rules")
 
 
 def _java() -> Finding:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weever_stream.cli.output import Format
-from weever_stream.cli.supervising import RESTARTS, STARTING, EndedEarly, Stop, jvm_may_end, wait
-from weever_stream.errors import OutputError, RuleError
+from weever_stream.cli.supervising import STARTING, EndedEarly, Stop, jvm_may_end, wait
+from weever_stream.errors import RuleError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,16 +81,18 @@ def _job(path: Path, every: str | None) -> Job:
 def _supervised(begin: Callable[..., StreamingQuery], lines: LessonLines, *, anew: bool) -> int:
     """Runs the query to its end, and again where only the schema of its source has changed."""
     from weever_stream.stream.failures import schema_changed, texts_of, told
+    from weever_stream.stream.restarts import Restarts
 
     stop = Stop()
     observe: Callable[[LearnReport], None] = stop.observed(lines.batch)
     with stop.on_signals():
-        for number in range(RESTARTS):
+        restarts, first = Restarts(), True
+        while True:
             try:
-                query = begin(observe, anew=anew and number == 0)
+                query = begin(observe, anew=anew and first)
             except EndedEarly:
                 return stop.code
-            stop.running = True
+            stop.running, first = True, False
             if not wait(query, stop, lambda: None):
                 query.stop()
             failure = query.exception()
@@ -101,5 +103,5 @@ def _supervised(begin: Callable[..., StreamingQuery], lines: LessonLines, *, ane
                 if os.environ.get("WEEVER_DEBUG") == "1":
                     raise failure
                 raise told(texts)
+            restarts.add(query)
             lines.notice("the table has a new schema; starting again with it")
-    raise OutputError("the source changes its schema again and again", hint="see what writes to it")

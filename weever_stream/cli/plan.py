@@ -1,7 +1,7 @@
 """`weever plan`: what a start of the job would change of its checkpoint, before anything is changed. Needs no Spark.
 
-Compares the job file with the notes beside the checkpoint. Types of columns are the source's and are compared at the
-start. Exit codes: 0 the job can be started, 3 it would be refused.
+Compares the job file with the metadata beside the checkpoint and with a Delta source, by the checks that `weever run`
+makes before it starts Spark. Exit codes: 0 the job can be started, 3 it would be refused.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weever_stream.cli.exit_codes import ExitCode
 from weever_stream.cli.output import Format
 
 if TYPE_CHECKING:
-    from weever_stream.errors import StateError
     from weever_stream.job.job import Job
     from weever_stream.state.noted import Noted
     from weever_stream.state.revision import Revision
+    from weever_stream.stream.preflight import Preflight
 
 __all__ = ["plan", "show"]
 
@@ -30,49 +31,34 @@ def plan(
 ) -> int:
     """Show what the next start would change: rules kept, backfilled, closed."""
     from weever_stream.job.job import read_job
+    from weever_stream.stream.preflight import check_job
 
     asked = read_job(job, os.environ)
-    noted, revision, refusals, counts = _compared(asked)
+    found = check_job(asked)
     if format is Format.json:
-        print(json.dumps(_as_json(asked, noted, revision, refusals, counts), indent=1))
+        print(json.dumps(_as_json(asked, found), indent=1))
     else:
-        show(asked, noted, revision, refusals, counts)
-    return 3 if refusals else 0
+        show(asked, found)
+    return ExitCode.COULD_NOT_RUN if found.refusals else ExitCode.OK
 
 
-def _compared(job: Job) -> tuple[Noted | None, Revision, list[StateError], dict[str, int]]:
-    """The note, what the job file changes of the rules, why it would be refused, and what is open."""
-    from weever_stream.state.notes import Notes
-    from weever_stream.state.revision import Revision, refusals, revise
-    from weever_stream.stream.places import notes_of
-    from weever_stream.stream.progress import PROGRESS
-    from weever_stream.stream.saved import read_noted
-
-    notes = Notes(notes_of(job))
-    noted = read_noted(notes, job.state.checkpoint)
-    if noted is None:
-        return None, Revision(added=tuple(rule.name for rule in job.file.rules)), [], {}
-    done = notes.read(PROGRESS) or {}
-    why = list(refusals(noted, job.source.kind, job.file.key, job.state.shards, None))
-    return noted, revise(noted, job.file.rules), why, dict(done.get("open", {}))
-
-
-def _as_json(
-    job: Job, noted: Noted | None, revision: Revision, refusals: list[StateError], counts: dict[str, int]
-) -> dict[str, Any]:
+def _as_json(job: Job, found: Preflight) -> dict[str, Any]:
+    revision = found.revision
     return {
         "checkpoint": job.state.checkpoint,
-        "begun": noted is not None,
+        "begun": found.noted is not None,
         "kept": list(revision.kept),
         "added": list(revision.added),
         "changed": dict(revision.changed),
         "removed": list(revision.removed),
-        "closes": {name: counts.get(name, 0) for name in revision.reasons},
-        "refused": [error.message for error in refusals],
+        "closes": {name: found.open.get(name, 0) for name in revision.reasons},
+        "refused": [error.message for error in found.refusals],
+        "warnings": found.warnings,
+        "unchecked": found.unchecked,
     }
 
 
-def show(job: Job, noted: Noted | None, revision: Revision, refusals: list[StateError], counts: dict[str, int]) -> None:
+def show(job: Job, found: Preflight) -> None:
     """A table for people, and what to do next."""
     from rich.text import Text
 
@@ -80,18 +66,22 @@ def show(job: Job, noted: Noted | None, revision: Revision, refusals: list[State
     from weever_stream.drawing import escaped
 
     console = open_console()
+    noted, revision, refusals = found.noted, found.revision, found.refusals
     rows = [
-        (escaped(name), Text(what, style=style), f"{counts.get(name, 0):,}")
+        (escaped(name), Text(what, style=style), f"{found.open.get(name, 0):,}")
         for name, what, style in _lines(noted, revision)
     ]
     print_table(console, ("rule", "what happens", "open now"), rows, right=["open now"])
     for error in refusals:
-        console.print(Text(f"\nrefused: {error.message}", style="red"))
-        console.print(Text(f"  hint: {error.hint}"))
-    if noted is None:
+        console.print(Text(f"\nrefused: {error.render()}", style="red"))
+    for warning in found.warnings:
+        console.print(Text(f"\nwarning: {warning}", style="yellow"))
+    for line in found.unchecked:
+        console.print(Text(f"\nnot checked: {line}"))
+    if noted is None and not refusals:
         console.print(f"\nthe checkpoint {job.state.checkpoint} is empty: the source is read from its beginning")
     elif not revision and not refusals:
-        console.print("\nnothing changes: the job goes on where it stands")
+        console.print("\nnothing changes: the job goes on from where it stopped")
     elif revision and not refusals:
         console.print("\nweever run --rule-changes allow does this, then goes on")
 

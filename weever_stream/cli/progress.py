@@ -42,6 +42,13 @@ class BatchLines:
             return
         self._err.print(f"[dim]{escape(text)}[/]")
 
+    def warn(self, text: str) -> None:
+        """A line on standard error that asks for attention."""
+        if logs.as_json():
+            logs.get("cli").warning("warning", text)
+            return
+        self._err.print(f"[bold yellow]warning:[/] {escape(text)}")
+
     def batch(self, report: BatchReport) -> None:
         """A batch, and where its rejected records are."""
         if self._json:
@@ -52,6 +59,9 @@ class BatchLines:
         if report.rejected and self._dead_letters is not None:
             records = "1 record" if report.rejected == 1 else f"{report.rejected:,} records"
             self.notice(f"{records} could not be read; the dead letters in {self._dead_letters} say why")
+        if report.duplicates:
+            rows = "1 new row has a key" if report.duplicates == 1 else f"{report.duplicates:,} new rows have keys"
+            self.warn(f"{rows} of another row: a key must be unique, or violations are missed or never resolved")
 
 
 def _line(report: BatchReport) -> str:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weever_stream.cli.output import Format
-from weever_stream.cli.supervising import RESTARTS, STARTING, EndedEarly, Stop, jvm_may_end, wait
-from weever_stream.errors import OutputError, RuleError
+from weever_stream.cli.supervising import STARTING, EndedEarly, Stop, jvm_may_end, wait
+from weever_stream.errors import RuleError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from weever_stream.stream.lessons import LearnReport
     from weever_stream.stream.progress import BatchReport
     from weever_stream.stream.run import Running
+    from weever_stream.stream.standing import Standing
 
 __all__ = ["run"]
 
@@ -81,7 +82,9 @@ def run(
     from weever_stream.state.notes import Notes
     from weever_stream.stream.alerting import alerting
     from weever_stream.stream.places import notes_of
+    from weever_stream.stream.preflight import check_job
     from weever_stream.stream.progress import PROGRESS
+    from weever_stream.stream.standing import Standing
 
     settings = asked.metrics if metrics_port is None else asked.metrics.model_copy(update={"port": metrics_port})
     # All before Spark starts: who is refused should not wait for it.
@@ -96,8 +99,20 @@ def run(
         Lease(notes_of(asked)) as lease,
         alerting(asked, lambda: lease.ours, [watch.metrics]) as told,
     ):
-        watch.metrics.resume(Notes(notes_of(asked)).read(PROGRESS))
+        done = Notes(notes_of(asked)).read(PROGRESS) or {}
+        watch.metrics.resume(done or None)
         watch.metrics.targets(target.name for target in asked.alerts)
+        policy = rule_changes.value if rule_changes is not None else asked.state.rule_changes
+        approve = _once(_noted(_approval(asked, policy), watch))
+        found = check_job(asked)
+        for error in found.refusals:
+            raise error
+        for warning in found.warnings:
+            lines.warn(warning)
+        for line in found.unchecked:
+            lines.notice(f"not checked: {line}")
+        if found.noted is not None and found.revision:
+            approve(found.revision)
         with lines.status(STARTING):
             import weever_stream.detect.shard  # noqa: F401 - here, so that the workers find compiled kernels
             from weever_stream.stream.run import start
@@ -105,14 +120,18 @@ def run(
 
             spark = session(asked.connectors, master=master, conf=asked.settings, app=f"weever {asked.file.table}")
         with jvm_may_end(spark):
-            policy = rule_changes.value if rule_changes is not None else asked.state.rule_changes
-            approve = _noted(_approval(asked, policy), watch)
             begin = partial(
                 start, spark, asked, once=once, every=every, also=told, approve=approve, take_over=take_over
             )
             with _learning(spark, asked, once, every, lines.notice, watch) as beside:
                 code = _supervised(
-                    begin, watch.observed(lines.batch), notice=lines.notice, watch=watch, beside=beside, once=once
+                    begin,
+                    watch.observed(lines.batch),
+                    Standing(asked, done.get("position")),
+                    notice=lines.notice,
+                    watch=watch,
+                    beside=beside,
+                    once=once,
                 )
         lease.check()
         return code
@@ -190,9 +209,22 @@ def _noted(approve: Callable[[Revision], None], watch: Watch) -> Callable[[Revis
     return approved
 
 
+def _once(approve: Callable[[Revision], None]) -> Callable[[Revision], None]:
+    """The same, and what was approved of before Spark started is not asked again."""
+    approved: list[list[str]] = []
+
+    def ask(revision: Revision) -> None:
+        if list(revision.lines()) not in approved:
+            approve(revision)
+            approved.append(list(revision.lines()))
+
+    return ask
+
+
 def _supervised(
     begin: Callable[[Callable[[BatchReport], None]], Running],
     observe: Callable[[BatchReport], None],
+    standing: Standing,
     *,
     notice: Callable[[str], None],
     watch: Watch,
@@ -201,30 +233,56 @@ def _supervised(
 ) -> int:
     """Runs the query to its end, and again where only the schema of its source has changed."""
     from weever_stream.stream.failures import schema_changed, texts_of, told
+    from weever_stream.stream.restarts import Restarts, SchemaChangedError
 
-    stop = Stop()
+    stop, restarts = Stop(), Restarts()
+    idle = _idle(watch, standing, notice, once)
+
+    def batch(report: BatchReport) -> None:
+        standing.move(report.position)
+        observe(report)
+
     with stop.on_signals():
-        for _ in range(RESTARTS):
+        while True:
+            running: Running | None = None
             try:
-                running = begin(stop.observed(observe))
+                running = begin(stop.observed(batch))
             except EndedEarly:
                 return stop.code
-            stop.running = True
-            watch.query(str(running.query.id))
-            if beside is not None:
-                beside.start()
-            if not wait(running.query, stop, watch.idle):
-                running.stop(after=stop.batch if stop.batch_done.is_set() else None)
-            failure = running.query.exception()
-            if failure is None or stop.signal:
-                if beside is not None and once:
-                    beside.finish(stop.asked)
-                return stop.code
-            texts = texts_of(failure)
-            if not schema_changed(texts):
-                if os.environ.get("WEEVER_DEBUG") == "1":
-                    raise failure
-                raise told(texts)
+            except SchemaChangedError:
+                pass  # of the query that brings the checkpoint to new rules
+            if running is not None:
+                stop.running = True
+                watch.query(str(running.query.id))
+                if beside is not None:
+                    beside.start()
+                if not wait(running.query, stop, idle):
+                    running.stop(after=stop.batch if stop.batch_done.is_set() else None)
+                failure = running.query.exception()
+                if failure is None or stop.signal:
+                    if beside is not None and once:
+                        beside.finish(stop.asked)
+                    if once and not standing.moved and not stop.signal:
+                        notice(f"nothing new: {standing} is checked")
+                    return stop.code
+                texts = texts_of(failure)
+                if not schema_changed(texts):
+                    if os.environ.get("WEEVER_DEBUG") == "1":
+                        raise failure
+                    raise told(texts)
+            restarts.add(running.query if running is not None else None)
             watch.restart()
             notice("the table has a new schema; starting again with it")
-    raise OutputError("the source changes its schema again and again", hint="see what writes to it")
+
+
+def _idle(watch: Watch, standing: Standing, notice: Callable[[str], None], once: bool) -> Callable[[], None]:
+    """What is done while the query waits for changes. The first time it is said what it waits for."""
+    said: list[str] = []
+
+    def idle() -> None:
+        watch.idle()
+        if not said and not once:
+            said.append(f"watching {standing}")
+            notice(said[0])
+
+    return idle

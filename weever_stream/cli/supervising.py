@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["RESTARTS", "STARTING", "EndedEarly", "Stop", "jvm_may_end", "wait"]
+__all__ = ["STARTING", "EndedEarly", "Stop", "jvm_may_end", "wait"]
 
 STARTING = "starting Spark (the first start compiles kernels: up to half a minute more)"
-RESTARTS = 100
-"""How often in a row a query is started again because its source has a new schema."""
 _SECONDS_TO_END = 30.0
 
 
@@ -120,7 +118,8 @@ def wait(query: StreamingQuery, stop: Stop, idle: Callable[[], None]) -> bool:
     while query.isActive and not stop.asked.wait(0.2):
         if time.monotonic() - looked >= 1:  # a batch that hangs is never idle: that is how one can tell
             looked = time.monotonic()
-            if not query.status["isTriggerActive"]:
+            status = query.status
+            if not status["isTriggerActive"] and status["message"].startswith("Waiting"):  # not while it starts
                 idle()
     if not query.isActive:
         return True

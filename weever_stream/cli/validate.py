@@ -1,11 +1,13 @@
 """`weever validate`: checks a rule file, and shows how each rule was understood. Needs no data.
 
-Prints every error it finds, not only the first. With `--against` the columns and their types are checked too.
+Prints every error it finds, not only the first. With `--against` the columns and their types are checked too; so they
+are for a job file whose source is a Delta table, and with them what else would keep the job from starting.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +16,7 @@ import typer
 from weever_stream.cli.contract import TableOption
 from weever_stream.cli.exit_codes import ExitCode
 from weever_stream.cli.output import Format
-from weever_stream.errors import RuleErrors, WeeverError
+from weever_stream.errors import RuleError, RuleErrors, WeeverError
 from weever_stream.rules import RuleFile, read_rules, write_rule
 
 if TYPE_CHECKING:
@@ -67,7 +69,31 @@ def _checked(file: Path, against: str | None, table: str | None) -> RuleFile:
         from weever_stream.rules import schema_of
 
         rules.bind(schema_of(read_schema(against)))
+    elif rules.source is not None and rules.state is not None:
+        _check_source(rules)
     return rules
+
+
+def _check_source(rules: RuleFile) -> None:
+    """Raises what would keep the job of a file from starting. References may be there only where the job runs."""
+    from weever_stream.job.job import job_of
+    from weever_stream.stream.preflight import check_job
+
+    try:
+        resolved = rules.resolve(os.environ)
+    except RuleError as error:
+        _note(f"the source was not checked: {error.message}")
+        return
+    found = check_job(job_of(resolved))
+    for refusal in found.refusals:
+        raise refusal
+    for line in (*found.warnings, *(f"not checked: {line}" for line in found.unchecked)):
+        _note(line)
+
+
+def _note(text: str) -> None:
+    """A line on standard error, where it is in nobody's way."""
+    typer.echo(f"note: {text}", err=True)
 
 
 def _kind(rule: Rule) -> str:

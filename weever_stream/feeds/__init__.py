@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from weever_stream.job.options import DeltaSource, FilesSource, KafkaSource
     from weever_stream.rules.types import ColumnType
+    from weever_stream.state.store import StoreOptions
 
 __all__ = ["Feed", "open_feed"]
 
@@ -54,7 +55,7 @@ def open_feed(
     key: Sequence[str],
     columns: Mapping[str, ColumnType],
     *,
-    tracking: str | None = None,
+    tracking: StoreOptions | None = None,
 ) -> Feed:
     """The feed of a source. `columns` are declared types; `tracking` is a folder below the checkpoint (see `delta`)."""
     if source.kind == "delta":

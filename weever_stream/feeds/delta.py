@@ -7,27 +7,31 @@ A batch is bounded by `BATCH_BYTES` of files. Delta cuts the snapshot and commit
 overwrites) there; a commit with change files it reads whole. After a cut new rows of an overwrite may come before the
 old ones go: the router then replaces what shards hold of their keys (`routing.Router`).
 
-An added column stops a running stream once, with DELTA_SCHEMA_CHANGED_WITH_VERSION; opened and started again it goes
-on. A table with column mapping needs a schema log (`tracking`, a folder below the stream's checkpoint) to be streamed
-across renamed and dropped columns: then every change of schema stops the stream once, with
-DELTA_STREAMING_METADATA_EVOLUTION, an added column too. Whether a column that is read is still there is checked when
-the feed is opened, so renames and drops of others are let pass, and so are wider types: those that do not fit what is
-stored are refused when the query starts.
+A commit is read with the schema that the table had then. The stream keeps a log of schemas for that (`tracking`, a
+folder below its checkpoint), and every change of schema stops it once, with DELTA_STREAMING_METADATA_EVOLUTION; opened
+and started again it goes on. Delta's own limits on such changes are lifted, because they compare whole schemas. Here
+only columns that are read are compared, when `changes` opens the stream: see `delta_log`.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from weever_stream.errors import DataError, StateError
+from weever_stream.errors import DataError
 from weever_stream.feeds.changes import BATCH_BYTES, DROP, PUT
 from weever_stream.feeds.conversion import recast
+from weever_stream.feeds.delta_log import (
+    START_AGAIN,
+    first_version,
+    refuse_changed_columns,
+    refuse_lost_versions,
+    refuse_other_table,
+    tracked_schemas,
+)
 from weever_stream.feeds.readings import Reading, Trace, change_frame, changes_by_name, check_names, column
-from weever_stream.feeds.topics import ANEW
 from weever_stream.feeds.types import schema_of_spark
 from weever_stream.job.options import revealed
 
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
 
     from weever_stream.job.options import DeltaSource
     from weever_stream.rules.types import ColumnType
+    from weever_stream.state.store import StoreOptions
 
 __all__ = ["DeltaFeed", "read_commits", "reader_options"]
 
@@ -49,14 +54,13 @@ _MISSING = (
     "DELTA_TABLE_NOT_FOUND",
     "DELTA_PATH_DOES_NOT_EXIST",
 )
-_COMMIT = re.compile(r"[0-9]{20}\.json")
-_MAPPING = "delta.columnMapping.mode"
+_ANY_TYPE_CHANGE = "spark.databricks.delta.typeWidening.bypassStreamingTypeChangeCheck"
+"""For streams with a schema log: without it a column that changes its type stops a stream that does not read it."""
 _OTHERS_MAY_CHANGE = {
     "allowSourceColumnRename": "always",
     "allowSourceColumnDrop": "always",
     "allowSourceColumnTypeChange": "always",
 }
-"""What rules read is compared with what is stored whenever a query starts."""
 
 
 def reader_options(source: DeltaSource) -> dict[str, str]:
@@ -73,22 +77,24 @@ class DeltaFeed:
         source: DeltaSource,
         key: Sequence[str],
         columns: Mapping[str, ColumnType],
-        tracking: str | None = None,
+        tracking: StoreOptions | None = None,
     ) -> None:
         if (source.path is None) == (source.table is None):
             raise DataError("a Delta source needs a path or a table", hint="give one of them, not both")
         self._spark, self._source, self._key, self._declared, self._tracking = spark, source, key, columns, tracking
+        self._where = str(source.table or source.path)
+        self._position: Mapping[str, Any] | None = None
         self._name = source.table or f"delta.`{str(source.path).replace('`', '``')}`"
         self._detail = self._described()
         self._properties = dict(self._detail["properties"])
         if self._properties.get(_PROPERTY, "false").lower() != "true":
             raise DataError(
-                f"the change data feed of {source.table or source.path} is off",
+                f"the change data feed of {self._where} is off",
                 hint=f"ALTER TABLE {self._name} SET TBLPROPERTIES ({_PROPERTY} = true); "
                 "changes are kept from then on, the snapshot holds what was before",
             )
         self._found = schema_of_spark(spark.table(self._name).schema)
-        check_names((*key, *columns), self._found, f"the table {source.table or source.path}")
+        check_names((*key, *columns), self._found, f"the table {self._where}")
 
     @property
     def schema(self) -> dict[str, ColumnType | str]:
@@ -97,25 +103,46 @@ class DeltaFeed:
 
     def changes(self, names: Sequence[str]) -> DataFrame:
         """The streaming change frame."""
-        check_names(names, self._found, f"the table {self._source.table or self._source.path}")
+        check_names(names, self._found, f"the table {self._where}")
         reader = self._spark.readStream.format("delta").option("readChangeFeed", "true")
         if self._source.starting_version is not None:
             reader = reader.option("startingVersion", str(self._source.starting_version))
-        if self._tracking is not None and self._properties.get(_MAPPING, "none") != "none":
-            reader = reader.options(schemaTrackingLocation=self._tracking, **_OTHERS_MAY_CHANGE)
+        if self._tracking is not None and not self._lossy:
+            self._spark.conf.set(_ANY_TYPE_CHANGE, "true")
+            reader = reader.options(schemaTrackingLocation=self._tracking.uri, **_OTHERS_MAY_CHANGE)
         reader = reader.options(**reader_options(self._source))
         rows = reader.table(self._source.table) if self._source.table else reader.load(self._source.path)
-        return read_commits(rows, names, self._key, self._found, self._declared)
+        self._refuse_changes(names)
+        found = schema_of_spark(rows.schema)
+        check_names(names, found, f"the table {self._where}, where the job goes on,")
+        return read_commits(rows, names, self._key, found, self._declared)
+
+    @property
+    def _lossy(self) -> bool:
+        """Whether the stream may skip commits. Delta refuses to log schemas then."""
+        options = {name.lower(): value for name, value in revealed(self._source.options).items()}
+        return options.get("failondataloss", "true").lower() == "false"
+
+    def _refuse_changes(self, names: Sequence[str]) -> None:
+        """Refuses a schema that the stream reads next if it changes a column in a way that cannot be followed."""
+        read = (self._position or {}).get("version")
+        if self._tracking is None or read is None:
+            return
+        schemas = tracked_schemas(self._tracking)
+        before = [columns for version, columns in schemas if version <= int(read)]
+        if before:
+            later = [one for one in schemas if one[0] > int(read)]
+            refuse_changed_columns(self._where, dict.fromkeys(names, "the job"), before[-1], later)
 
     def history(self, names: Sequence[str], position: Mapping[str, Any]) -> DataFrame:
         """The table as of a version; its changes up to there if the job began with a version."""
-        check_names(names, self._found, f"the table {self._source.table or self._source.path}")
+        check_names(names, self._found, f"the table {self._where}")
         version, first = int(position["version"]), self._source.starting_version
         options = {name.lower() for name in self._source.options}
         if first == "latest" or {"startingversion", "startingtimestamp"} & options:
             raise DataError(
                 "it is not known at which version the job began, so rules cannot be filled from the table",
-                hint=f"name an empty checkpoint with a `starting_version`; {ANEW}",
+                hint=f"name an empty checkpoint with a `starting_version`; {START_AGAIN}",
             )
         if first is None:
             rows = self._spark.sql(f"SELECT * FROM {self._name} VERSION AS OF {version}").withColumns(
@@ -128,19 +155,12 @@ class DeltaFeed:
         return read_commits(rows, names, self._key, self._found, self._declared)
 
     def recognize(self, noted: Mapping[str, Any] | None, position: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Refuses a table that was made anew, or whose log no longer has the commits behind the position."""
-        now, where = {"table": str(self._detail["id"])}, self._source.table or self._source.path
-        if noted is None:
-            return now
-        if noted.get("table") not in (None, now["table"]):
-            raise StateError(f"the table {where} was deleted and made anew: its id is another", hint=ANEW)
-        read, first = (position or {}).get("version"), self._first_version()
-        if read is not None and first is not None and first > int(read) + 1:
-            raise StateError(
-                f"the log of {where} no longer has the versions {int(read) + 1} to {first - 1},"
-                " which the job has not read",
-                hint=f"changes are lost: {ANEW}; and set delta.logRetentionDuration longer",
-            )
+        """Refuses another table, and one whose log no longer has the commits after the position."""
+        self._position = position
+        now = {"table": str(self._detail["id"]), "where": self._where}
+        if noted is not None:
+            refuse_other_table(self._where, now["table"], noted)
+            refuse_lost_versions(self._where, position, self._first_version())
         return now
 
     def _first_version(self) -> int | None:
@@ -148,11 +168,10 @@ class DeltaFeed:
         jvm: Any = self._spark._jvm
         folder = jvm.org.apache.hadoop.fs.Path(f"{self._detail['location']}/_delta_log")
         listed = folder.getFileSystem(self._spark._jsc.hadoopConfiguration()).listStatus(folder)
-        names = (str(file.getPath().getName()) for file in listed)
-        return min((int(name[:20]) for name in names if _COMMIT.fullmatch(name)), default=None)
+        return first_version(str(file.getPath().getName()) for file in listed)
 
     def _described(self) -> Row:
-        where = self._source.table or self._source.path
+        where = self._where
         try:
             (detail,) = self._spark.sql(f"DESCRIBE DETAIL {self._name}").collect()
         except AnalysisException as error:

@@ -69,7 +69,7 @@ class KafkaFeed:
         """Refuses a topic that was made anew, got more partitions, or lost what comes behind the position."""
         options, name = reader_options(self._source), self._source.topic
         topic = look(self._spark, options, name)
-        if noted is not None:
+        if noted is not None and "topic" in noted:  # else it is the checkpoint of another kind of source
             strict = options["failOnDataLoss"].lower() != "false"
             recognize(topic, noted, (position or {}).get(name, {}), lost_is_an_error=strict)
         self._partitions = len(topic.end)

@@ -83,9 +83,18 @@ def revise(noted: Noted, rules: Sequence[Rule], again: Collection[str] = ()) -> 
     )
 
 
-def refusals(noted: Noted, source: str, key: Sequence[str], shards: int, spark: str | None) -> Iterator[StateError]:
+def refusals(
+    noted: Noted, table: str, source: str, key: Sequence[str], shards: int, spark: str | None
+) -> Iterator[StateError]:
     """Why a checkpoint cannot serve a job at all. `spark`: the version that would run it, if that is known."""
     anew = "go back to it, or name an empty checkpoint and start with --take-over, which finds everything again"
+    if noted.source != source and noted.table != table:
+        yield StateError(
+            f"the checkpoint belongs to another job: it was made for the table {noted.table} with a {noted.source}"
+            f" source, this job is for {table} with a {source} source",
+            hint="give this job a `state.checkpoint` of its own",
+        )
+        return
     if noted.source != source:
         yield StateError(f"the checkpoint was made for a {noted.source} source, now it is {source}", hint=anew)
     if noted.key != tuple(key):

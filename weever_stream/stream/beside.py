@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from weever_stream.errors import WeeverError
 from weever_stream.stream.failures import schema_changed, texts_of, told
+from weever_stream.stream.restarts import Restarts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Beside"]
 
-_RESTARTS = 100
-"""How often it is started again because its source has a new schema."""
 _LOOKS_EVERY = 1
 
 
@@ -61,27 +60,36 @@ class Beside:
 
     def _run(self) -> None:
         try:
-            for _ in range(_RESTARTS):
-                if self._asked.is_set() or not self._again():
-                    break
+            restarts = Restarts()
+            while not self._asked.is_set() and self._again(restarts):
+                pass
         finally:
             self._ended.set()
 
-    def _again(self) -> bool:
+    def _again(self, restarts: Restarts) -> bool:
         """Runs the query to its end. Whether it is to be started again."""
         try:
-            query = self._query = self._begin()
-            if self._asked.is_set():
-                query.stop()
+            return self._await_end(self._begin(), restarts)
+        except WeeverError as error:
+            failure = error
+        except Exception as error:
+            failure = told(texts_of(error))
+        if not self._asked.is_set():
+            self._failed(failure)
+        return False
+
+    def _await_end(self, query: StreamingQuery, restarts: Restarts) -> bool:
+        """Waits for the end of the query. Whether only the schema of its source has changed."""
+        self._query = query
+        if self._asked.is_set():
+            query.stop()
+        try:
             while not query.awaitTermination(_LOOKS_EVERY):
                 pass
-        except WeeverError as error:
-            if not self._asked.is_set():
-                self._failed(error)
         except Exception as error:
             texts = texts_of(error)
-            if schema_changed(texts):
-                return True
-            if not self._asked.is_set():
-                self._failed(told(texts))
+            if not schema_changed(texts):
+                raise told(texts) from None
+            restarts.add(query)
+            return True
         return False

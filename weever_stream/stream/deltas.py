@@ -9,7 +9,6 @@ removed and added in the same batch. `net` sets them off inside `foreachBatch`; 
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,11 +16,11 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from weever_stream.detect.violations import OUTPUT_SCHEMA
-from weever_stream.errors import DataError, did_you_mean
+from weever_stream.errors import DataError
 from weever_stream.feeds.changes import CHANGE, CONTROL, DROP, DROP_ANYWHERE, PUT, PUT_ANYWHERE, WORDS
 from weever_stream.rules.arguments import as_key, as_rule_file
-from weever_stream.rules.types import ColumnType
 from weever_stream.state.store import StoreOptions
+from weever_stream.stream.columns import key_types, needed, stored_schema
 from weever_stream.stream.operator import DELTAS, OUTPUT, REJECTS, ROUTED, STATE, mapped, router, unpacker, worker
 from weever_stream.stream.setup import Setup
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
-    from weever_stream.rules import Rule, RuleFile, RulesLike
+    from weever_stream.rules import RuleFile, RulesLike
     from weever_stream.rules.types import Schema
 
 __all__ = [
@@ -38,8 +37,6 @@ __all__ = [
     "applied",
     "detect",
     "in_any_order",
-    "key_types",
-    "needed",
     "net",
     "setup_for",
     "stored_columns",
@@ -96,12 +93,6 @@ def detect(
     return unpacked(pieces, setup, strict=True).drop("moving", "reason")
 
 
-def needed(rules: Iterable[Rule], key: Sequence[str]) -> list[str]:
-    """The columns that rules and key read: the key first, then by name."""
-    read = {name for rule in rules for name in rule.columns}
-    return [*key, *sorted(read - set(key))]
-
-
 def setup_for(
     file: RuleFile, key: Sequence[str], found: Schema, frame: DataFrame, store: StoreOptions, **options: object
 ) -> Setup:
@@ -110,40 +101,9 @@ def setup_for(
     return Setup(rules=file.bind(found), key=types, columns=stored_columns(frame), store=store, **options)  # type: ignore[arg-type]
 
 
-def key_types(key: Sequence[str], found: Schema) -> tuple[tuple[str, ColumnType], ...]:
-    """The key's columns with their types. Refuses a key that cannot tell rows apart."""
-    if not key:
-        raise DataError("there is no key to tell rows apart by", hint="name the key's columns: `key:` in the rule file")
-    types: list[tuple[str, ColumnType]] = []
-    for name in key:
-        kind = found.get(name)
-        if not isinstance(kind, ColumnType):
-            problem = f"is of type {kind}, which cannot be compared" if kind else "is not a column"
-            raise DataError(f"the key {name} {problem}", hint=did_you_mean(name, found))
-        types.append((name, kind))
-    return tuple(types)
-
-
 def stored_columns(frame: DataFrame) -> pa.Schema:
     """The table's columns in a change frame, in the types in which they are stored."""
-    return pa.schema([(name, _stored(kind)) for name, kind in frame.dtypes if name not in CONTROL])
-
-
-_STORED = {
-    # All whole numbers alike: a column that is widened later is still the one that is stored.
-    "boolean": pa.bool_(), "tinyint": pa.int64(), "smallint": pa.int64(), "int": pa.int64(), "bigint": pa.int64(),
-    "float": pa.float32(), "double": pa.float64(), "date": pa.date32(), "string": pa.large_string(),
-    "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
-}  # fmt: skip
-
-
-def _stored(kind: str) -> pa.DataType:
-    """The Arrow type in which a column of a Spark type is stored: instants in UTC whatever the session's zone."""
-    if decimal := re.fullmatch(r"decimal\((\d+),(\d+)\)", kind):
-        return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    if re.match(r"(var)?char\(", kind):
-        return pa.large_string()  # a shard may hold more than 2 GB of texts
-    return pa.duration("us") if kind.startswith("interval ") else _STORED[kind]
+    return stored_schema((name, kind) for name, kind in frame.dtypes if name not in CONTROL)
 
 
 def in_any_order(frame: DataFrame) -> DataFrame:

@@ -31,7 +31,7 @@ _KNOWN = {
         "changes are lost: start with an empty checkpoint to build the state anew, and retain the history longer",
     ),
     r"DIFFERENT_DELTA_TABLE_READ": (
-        "the table was deleted and made anew",
+        "the checkpoint belongs to another table, or the table was deleted and created again",
         "name an empty checkpoint and start with --take-over, which finds everything again",
     ),
     r"FAILED_READ_FILE\.FILE_NOT_EXIST": (
@@ -86,7 +86,7 @@ _KNOWN = {
 }
 """What texts of Spark and its connectors mean, and what to do."""
 _SCHEMA = re.compile(r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_METADATA_EVOLUTION")
-"""What Delta says where a restart is all that is needed; other changes of a schema need a person."""
+"""What Delta says where a restart may be all that is needed: see `restarts`."""
 _CLASS = re.compile(r"\b((?:[a-z]\w{0,60}\.){1,12}[A-Z]\w{0,100}?(?:Error|Exception))\b")
 """Bounded, or a message that quotes a long row would take hours."""
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")

@@ -26,11 +26,12 @@ from weever_stream.state.journal import Journal
 from weever_stream.state.lease import Lease
 from weever_stream.state.notes import Notes
 from weever_stream.state.store import opened
-from weever_stream.stream.deltas import key_types, stored_columns
+from weever_stream.stream.columns import key_types
+from weever_stream.stream.deltas import stored_columns
 from weever_stream.stream.lessons import BEFORE, BEGUN, Lessons
 from weever_stream.stream.logbook import LOGBOOK, Logbook
 from weever_stream.stream.owner import locked_by_jvm, released_with
-from weever_stream.stream.places import folder, journal_of, learn_checkpoint, learn_notes_of
+from weever_stream.stream.places import journal_of, learn_checkpoint, learn_notes_of, schemas_of
 from weever_stream.stream.position import exists
 from weever_stream.stream.progress import PROGRESS
 
@@ -105,9 +106,8 @@ class _Opening:
         checkpoint, notes = learn_checkpoint(job), Notes(learn_notes_of(job))
         logbook = Logbook(self.spark, checkpoint, notes)
         logbook.check()
-        feed = open_feed(
-            self.spark, job.source, job.file.key, job.file.columns, tracking=f"{folder(checkpoint)}/schema"
-        )
+        tracking = schemas_of(job, checkpoint)
+        feed = open_feed(self.spark, job.source, job.file.key, job.file.columns, tracking=tracking)
         self._recognize(feed, checkpoint, notes)
         about = self._agreed(feed, checkpoint, notes)
         predecessors = (notes.read(BEFORE) or {}).get("predecessors", ())

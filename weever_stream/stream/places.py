@@ -8,6 +8,7 @@ from weever_stream.state.store import StoreOptions
 
 if TYPE_CHECKING:
     from weever_stream.job.job import Job
+    from weever_stream.job.options import State
 
 __all__ = [
     "dead_letters_of",
@@ -16,8 +17,10 @@ __all__ = [
     "learn_checkpoint",
     "learn_notes_of",
     "notes_of",
+    "notes_of_state",
     "offsets_of",
     "runs_of",
+    "schemas_of",
 ]
 
 
@@ -28,7 +31,12 @@ def folder(checkpoint: str) -> str:
 
 def notes_of(job: Job) -> StoreOptions:
     """Where the notes are."""
-    return _store(job, folder(job.state.checkpoint))
+    return notes_of_state(job.state)
+
+
+def notes_of_state(state: State) -> StoreOptions:
+    """The same, where only the part `state` of a job file is known."""
+    return _store_of(state, folder(state.checkpoint))
 
 
 def runs_of(job: Job) -> StoreOptions:
@@ -49,6 +57,11 @@ def offsets_of(job: Job) -> StoreOptions:
     return _store(job, f"{job.state.checkpoint.rstrip('/')}/offsets")
 
 
+def schemas_of(job: Job, checkpoint: str | None = None) -> StoreOptions:
+    """Where the stream of a Delta source logs the schemas that it reads."""
+    return _store(job, f"{folder(checkpoint or job.state.checkpoint)}/schema")
+
+
 def learn_checkpoint(job: Job) -> str:
     """The checkpoint of the query that learns rules: in our folder, and with one like it inside."""
     return f"{folder(job.state.checkpoint)}/learn"
@@ -65,7 +78,9 @@ def journal_of(job: Job) -> StoreOptions:
 
 
 def _store(job: Job, uri: str) -> StoreOptions:
-    plain = {
-        name: getattr(value, "reveal", lambda value=value: value)() for name, value in job.state.filesystem.items()
-    }
-    return StoreOptions(uri, plain, job.state.cache)
+    return _store_of(job.state, uri)
+
+
+def _store_of(state: State, uri: str) -> StoreOptions:
+    plain = {name: getattr(value, "reveal", lambda value=value: value)() for name, value in state.filesystem.items()}
+    return StoreOptions(uri, plain, state.cache)

@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
-from weever_stream.errors import StateError
 from weever_stream.feeds import open_feed
 from weever_stream.job.options import duration
 from weever_stream.sinks import open_dead_letters, open_sinks
 from weever_stream.state.notes import Notes
 from weever_stream.stream.batches import Batches
-from weever_stream.stream.deltas import applied, in_any_order, key_types, needed, stored_columns
+from weever_stream.stream.columns import key_types, needed, refuse_types
+from weever_stream.stream.deltas import applied, in_any_order, stored_columns
 from weever_stream.stream.lane import Lane
 from weever_stream.stream.logbook import Logbook
 from weever_stream.stream.owner import StillOurs
-from weever_stream.stream.places import folder, notes_of, runs_of
+from weever_stream.stream.places import folder, notes_of, runs_of, schemas_of
 from weever_stream.stream.position import exists
+from weever_stream.stream.preflight import SOURCE
 from weever_stream.stream.progress import PROGRESS, Ledger, trends_of
 from weever_stream.stream.saved import setup_of
 
@@ -52,8 +53,6 @@ __all__ = ["ONE_BATCH", "WHAT_IS_THERE", "Context", "Running", "open_context"]
 ONE_BATCH, WHAT_IS_THERE = "one batch", "what is there"
 """Triggers: the batch that was planned and not finished; all that the source has now."""
 _DEFAULT_TRIGGER = "1 second"
-_SOURCE = "source.json"
-"""The note of which topic or table it is that the checkpoint was begun with."""
 
 
 @dataclass
@@ -145,16 +144,7 @@ class Context:
         """The change frame. Columns that only ended rules have read are null: they may be gone from the source."""
         living = [bound.rule for number, bound in enumerate(setup.rules) if number not in setup.ended]
         frame = self.feed.changes(needed(living, setup.key_names))
-        for field in stored_columns(frame):
-            stored = noted.columns.field(field.name).type
-            if field.type != stored:
-                readers = ", ".join(rule.name for rule in living if field.name in rule.columns) or "the key"
-                raise StateError(
-                    f"the column {field.name} is stored as {stored} under {self.checkpoint}, now it is {field.type};"
-                    f" it is read by {readers}",
-                    hint="change it back, declare its old type under `columns:`, or name an empty checkpoint and start "
-                    "with --take-over, which finds everything again",
-                )
+        refuse_types(stored_columns(frame), noted.columns, living, self.checkpoint)
         there = set(frame.columns)
         absent = {
             field.name: F.lit(None).cast(from_arrow_type(field.type))
@@ -177,15 +167,15 @@ def open_context(
     """Opens a job's source. Notes which source it is, if nothing was read of it yet, and refuses another later."""
     file, notes = job.file, Notes(notes_of(job))
     Logbook(spark, job.state.checkpoint.rstrip("/"), notes).check()
-    feed = open_feed(spark, job.source, file.key, file.columns, tracking=f"{folder(job.state.checkpoint)}/schema")
+    feed = open_feed(spark, job.source, file.key, file.columns, tracking=schemas_of(job))
     found = file.schema(feed.schema)
     file.bind(found)  # first, because it says in which rule and line a column is missing
     key_types(file.key, found)
     begun = exists(spark, f"{job.state.checkpoint.rstrip('/')}/offsets")
     done: Any = json.loads((notes.read(PROGRESS) or {}).get("position", "null")) if begun else None
-    noted = notes.read(_SOURCE) if begun else None
+    noted = notes.read(SOURCE) if begun else None
     source = feed.recognize(noted, done)
     if noted is None:
-        notes.write(_SOURCE, source)
+        notes.write(SOURCE, source)
     lane = Lane(spark, folder(job.state.checkpoint), notes_of(job))
     return Context(spark, job, feed, notes, lane, lease, observe, also, take_over)

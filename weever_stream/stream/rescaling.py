@@ -40,8 +40,9 @@ def rescale(context: Context, shards: int) -> Noted:
         raise StateError(
             f"there is no state under {context.checkpoint}", hint="set `state.shards` in the job file, then run the job"
         )
-    key = context.job.file.key
-    for refusal in refusals(noted, context.job.source.kind, key, noted.shards, spark_version(context.spark)):
+    job = context.job
+    named = (job.file.table, job.source.kind, job.file.key, noted.shards, spark_version(context.spark))
+    for refusal in refusals(noted, *named):
         raise refusal
     if noted.shards == shards:
         return noted

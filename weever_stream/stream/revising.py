@@ -24,11 +24,12 @@ import pyarrow as pa
 from weever_stream.errors import DataError, StateError, WeeverError
 from weever_stream.state.noted import Generation, Noted, NotedRule
 from weever_stream.state.revision import refusals, revise
-from weever_stream.stream.deltas import needed
-from weever_stream.stream.failures import texts_of, told
+from weever_stream.stream.columns import needed
+from weever_stream.stream.failures import schema_changed, texts_of, told
 from weever_stream.stream.lane import table_of
 from weever_stream.stream.position import files_read, last_batches, planned
 from weever_stream.stream.query import ONE_BATCH, WHAT_IS_THERE
+from weever_stream.stream.restarts import SchemaChangedError
 from weever_stream.stream.saved import read_noted, write_noted
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def agreed(context: Context, approve: Callable[[Revision], None], again: Collect
         noted = _fresh(context)
         write_noted(context.notes, noted)
         return noted
-    for refusal in refusals(noted, job.source.kind, job.file.key, job.state.shards, spark_version(context.spark)):
+    named = (job.file.table, job.source.kind, job.file.key, job.state.shards, spark_version(context.spark))
+    for refusal in refusals(noted, *named):
         raise refusal
     revision = revise(noted, job.file.rules, again)
     if not revision:
@@ -134,7 +136,10 @@ def _ended(query: StreamingQuery) -> None:
     try:
         query.awaitTermination()
     except Exception as error:
-        raise told(texts_of(error)) from None
+        texts = texts_of(error)
+        if schema_changed(texts):  # what is noted of the new rules is taken up by the next start
+            raise SchemaChangedError("the source has a new schema", hint="start the job again") from None
+        raise told(texts) from None
 
 
 def _filled(context: Context, noted: Noted, rules: list[Rule]) -> Noted:

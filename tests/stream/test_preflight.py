@@ -1,0 +1,174 @@
+"""What is found out about a job before Spark starts.
+
+Catches: a missing table, a change feed that is off, a wrong column, a key that is null or not unique, other rules than
+the checkpoint's or a column of another type, each of which used to be found after Spark had started or not at all; a
+`plan` or `doctor` that promises what `run` refuses.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.stream.jobs import job_text
+from weever_stream.cli import run as weever
+from weever_stream.job.job import job_of
+from weever_stream.rules import read_rules_text
+from weever_stream.state.noted import Generation, Noted, NotedRule
+from weever_stream.state.notes import Notes
+from weever_stream.stream import preflight
+from weever_stream.stream.columns import needed, stored_schema
+from weever_stream.stream.places import notes_of, schemas_of
+from weever_stream.stream.preflight import SOURCE, Preflight, check_job
+from weever_stream.stream.progress import PROGRESS
+
+RULES = {"same_city": {"fd": "zip -> city"}}
+ROWS = {"id": pa.array([1, 2, 3], pa.int32()), "zip": ["a", "a", "b"], "city": ["x", "y", "z"], "note": ["", "", ""]}
+
+
+def written(path: Path, columns: dict[str, Any] = ROWS, *, feed: str = "true", **options: Any) -> str:
+    write_deltalake(path, pa.table(columns), configuration={"delta.enableChangeDataFeed": feed}, **options)
+    return str(path)
+
+
+def text_of(folder: Path, table: str, rules: Any = RULES, **state: Any) -> str:
+    return job_text({"kind": "delta", "path": table}, folder, rules, columns={}, **state)
+
+
+def check(folder: Path, table: str, rules: Any = RULES, **state: Any) -> Preflight:
+    return check_job(job_of(read_rules_text(text_of(folder, table, rules, **state))))
+
+
+def began(folder: Path, table: str) -> None:
+    """Leaves a checkpoint as a job does that has read all of a table."""
+    job = job_of(read_rules_text(text_of(folder, table)))
+    notes, at = Notes(notes_of(job)), DeltaTable(table)
+    kinds = {"id": "int", "zip": "string", "city": "string"}
+    columns = stored_schema((name, kinds[name]) for name in needed(job.file.rules, job.file.key))
+    generation = Generation(0, tuple(NotedRule.of(rule) for rule in job.file.rules))
+    spark = preflight._spark_version() or ""
+    noted = Noted("rows", "delta", ("id",), 4, spark, columns, (generation,))
+    notes.write("job.json", noted.to_json())
+    notes.write(PROGRESS, {"position": json.dumps({"version": at.version()}), "open": {"same_city": 1}})
+    notes.write(SOURCE, {"table": str(at.metadata().id), "where": table})
+    (folder / "checkpoint" / "offsets").mkdir(parents=True)
+    (folder / "checkpoint" / "offsets" / "0").write_text("v1")
+    schemas = Path(schemas_of(job).uri) / "_schema_log"
+    schemas.mkdir(parents=True)
+    entry = {"deltaCommitVersion": at.version(), "dataSchemaJson": at.schema().to_json()}
+    partitions = json.dumps({"type": "struct", "fields": []})
+    (schemas / "0").write_text("v1\n" + json.dumps({**entry, "partitionSchemaJson": partitions}))
+
+
+def refusal(found: Preflight) -> str:
+    (error,) = found.refusals
+    return str(error)
+
+
+def test_a_table_that_fits_is_taken_without_a_word(tmp_path: Path):
+    table = written(tmp_path / "table")
+    found = check(tmp_path, table)
+    assert (found.refusals, found.warnings, found.unchecked, found.table_version) == ([], [], [], 0)
+    assert found.noted is None
+    began(tmp_path, table)
+    found = check(tmp_path, table)
+    assert (found.refusals, found.warnings, found.unchecked) == ([], [], [])
+    assert found.noted is not None
+    assert not found.revision
+
+
+def test_what_is_wrong_with_a_table_is_known_before_spark_starts(tmp_path: Path):
+    assert "there is no Delta table" in refusal(check(tmp_path, str(tmp_path / "nowhere")))
+    assert "the change data feed of" in refusal(check(tmp_path, written(tmp_path / "off", feed="false")))
+    table = written(tmp_path / "table")
+    wrong = refusal(check(tmp_path, table, {"r": {"fd": "zip -> town"}}))
+    assert "there is no column town" in wrong
+    assert "line" in wrong or ":" in wrong
+
+
+def test_keys_that_are_null_or_not_unique_are_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    columns = {**ROWS, "id": pa.array([1, 1, None], pa.int32())}
+    table = written(tmp_path / "table", columns)
+    found = check(tmp_path, table)
+    assert found.refusals == []
+    null, repeated = found.warnings
+    assert null.startswith(f"1 rows of {table} have no key (id)")
+    assert repeated.startswith(f"1 keys (id) of {table} belong to more than one row")
+    monkeypatch.setattr(preflight, "_ROWS", 2)
+    found = check(tmp_path, table)
+    assert found.warnings == []
+    assert "keys were not checked for duplicates" in found.unchecked[0]
+
+
+def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path: Path):
+    table = written(tmp_path / "table")
+    began(tmp_path, table)
+    assert "has 4 shards" in refusal(check(tmp_path, table, shards=8))
+    other = written(tmp_path / "other")
+    assert "belongs to another job" in refusal(check(tmp_path, other))
+    changed = check(tmp_path, table, {"same_city": {"fd": "city -> zip"}, "new": {"deny": "t.id > 9"}})
+    assert changed.refusals == []
+    assert list(changed.revision.lines()) == ["same_city denies something else", "new is new"]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("note", None, None),
+        ("note", pa.array([1, 2, 3]), None),
+        ("id", pa.array([1, 2, 3], pa.int64()), None),
+        ("id", pa.array([1, 2, 3], pa.int16()), "changes the column id from int to smallint"),
+        ("zip", pa.array([1, 2, 3]), "changes the column zip from string to bigint; it is read by same_city"),
+        ("city", None, "drops the column city, which is read by same_city"),
+    ],
+)
+def test_a_change_of_schema_is_refused_only_where_a_rule_reads_the_column(
+    tmp_path: Path, column: str, values: Any, said: str | None
+):
+    table = written(tmp_path / "table")
+    began(tmp_path, table)
+    changed = {name: value for name, value in {**ROWS, column: values}.items() if value is not None}
+    write_deltalake(table, pa.table(changed), mode="overwrite", schema_mode="overwrite")
+    found = check(tmp_path, table)
+    if said is None:
+        assert found.refusals == []
+        return
+    assert refusal(found).startswith(f"version 1 of {table} {said}")
+    assert "--take-over" in refusal(found)
+    # Changed back: rows of the other type are still in between.
+    write_deltalake(table, pa.table(ROWS), mode="overwrite", schema_mode="overwrite")
+    assert refusal(check(tmp_path, table)).startswith(f"version 1 of {table} {said}")
+
+
+def test_every_command_refuses_what_run_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "400")
+    table = written(tmp_path / "table")
+    began(tmp_path, table)
+    changed = {**ROWS, "zip": pa.array([1, 2, 3])}
+    write_deltalake(table, pa.table(changed), mode="overwrite", schema_mode="overwrite")
+    job = tmp_path / "job.yaml"
+    job.write_text(text_of(tmp_path, table))
+    for command in (["run", "--once"], ["plan"], ["validate"], ["doctor"]):
+        assert weever([*command, str(job)]) == 3, command
+        said = "".join(capsys.readouterr())
+        assert "changes the column zip from string to bigint" in said, command
+        assert "starting Spark" not in said, command
+    write_deltalake(table, pa.table(ROWS), mode="overwrite", schema_mode="overwrite")
+
+
+def test_rules_that_may_not_change_are_refused_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    table = written(tmp_path / "table")
+    began(tmp_path, table)
+    job = tmp_path / "job.yaml"
+    job.write_text(text_of(tmp_path, table, {"same_city": {"fd": "city -> note"}}))
+    assert weever(["run", "--once", str(job)]) == 3
+    said = "".join(capsys.readouterr())
+    assert "made for other rules: same_city denies something else" in said
+    assert "starting Spark" not in said
