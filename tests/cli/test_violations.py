@@ -322,3 +322,27 @@ def test_rows_are_always_in_the_same_order(
         assert found == [one["left_key"] for one in expected]
         return
     assert found == [one["violation_id"] for one in expected]
+
+
+def test_the_position_is_the_last_one_that_was_checked(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that changes nothing writes nothing into the sink; that it was checked is known from the checkpoint."""
+    lay("delta", tmp_path / "found", LOG)
+    monkeypatch.setenv("LAKE", str(tmp_path))
+    job = tmp_path / "job.yaml"
+    job.write_text(JOB.replace("KIND", "delta") + 'state: {checkpoint: "${env:LAKE}/checkpoint"}\n')
+
+    def position() -> Any:
+        run(["violations", str(job), "--format", "json"])
+        return json.loads(capfd.readouterr().out)["position"]
+
+    assert position() == '{"version": 2}', "there is no checkpoint yet"
+    progress = tmp_path / "checkpoint" / "weever" / "progress.json"
+    progress.parent.mkdir(parents=True)
+    progress.write_text(json.dumps({"batch": 5, "position": '{"version": 9}'}))
+    assert position() == '{"version": 9}'
+    progress.write_text(json.dumps({"batch": 1, "position": '{"version": 1}'}))
+    assert position() == '{"version": 2}', "the sink is further than what was noted last"
+    progress.write_text("torn")
+    assert position() == '{"version": 2}'

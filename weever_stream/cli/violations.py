@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weever_stream.cli.output import OutputFile, is_stdout, opened
-from weever_stream.errors import DataError, RuleError
+from weever_stream.errors import DataError, RuleError, WeeverError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +63,10 @@ def violations(
     from weever_stream.sinks.reading import newest, read_sink, selected, sort_newest_first
 
     rules, path = _job(job)
+    checked = _checked(rules) if rules is not None else None  # first: the sink may be further by then, not less far
     kept = read_sink(path)
+    if checked is not None and checked[1] >= kept.batch:
+        kept = replace(kept, position=checked[0])
     names = _chosen(rule, rules, kept)
     still_open = selected(kept.open_index(), names, None)
     index = selected(kept.log_index() if log else still_open, names, moment(since))
@@ -100,6 +103,26 @@ def _job(job: str) -> tuple[RuleFile | None, str]:
     if not path:
         raise RuleError(f"the {rules.sinks[at]['kind']} sink has no `path`")
     return rules, path
+
+
+def _checked(rules: RuleFile) -> tuple[str, int] | None:
+    """Up to where the source is checked, and the batch that says so: sinks are only written when something changes.
+
+    Nothing where the checkpoint cannot be read here, or where there is none yet.
+    """
+    from pydantic import ValidationError
+
+    from weever_stream.job.options import State
+    from weever_stream.state.notes import Notes
+    from weever_stream.stream.places import notes_of_state
+    from weever_stream.stream.progress import PROGRESS
+
+    try:
+        resolved = replace(rules, source=None, alerts=(), sinks=()).resolve(os.environ)
+        done = Notes(notes_of_state(State.model_validate(resolved.state))).read(PROGRESS)
+    except (WeeverError, ValidationError, OSError):
+        return None
+    return None if done is None else (str(done["position"]), int(done["batch"]))
 
 
 def _text(value: Any) -> str | None:

@@ -45,6 +45,8 @@ class Kept:
     log_rows: ds.Dataset | None
     position: str | None = None
     """The position of the source that the content is about, where the sink publishes it."""
+    batch: int = -1
+    """The batch that published it."""
 
     def open_index(self) -> pa.Table:
         """Ids, rules and times of the open violations."""
@@ -117,7 +119,7 @@ def read_sink(path: str) -> Kept:
     tables = {name: _table(one) for name, one in places.items()}
     if any(table is not None for table in tables.values()):
         rows = {name: table and _dataset(places[name], table) for name, table in tables.items()}
-        return Kept(shown, rows["open"], rows["log"], _position(tables["open"] or tables["log"]))
+        return Kept(shown, rows["open"], rows["log"], *_position(tables["open"] or tables["log"]))
     return Kept(shown, None, _files(place, _table(place) is not None))
 
 
@@ -146,14 +148,15 @@ def _ours(path: str, rows: ds.Dataset) -> ds.Dataset:
     return rows
 
 
-def _position(table: Any) -> str | None:
-    """The position that the last commit of ours published."""
+def _position(table: Any) -> tuple[str | None, int]:
+    """The position that the last commit of ours published, and its batch."""
     for commit in table.history(_COMMITS):
         try:
-            return str(json.loads(commit.get("userMetadata") or "")["source_position"])
+            said = json.loads(commit.get("userMetadata") or "")
+            return str(said["source_position"]), int(said["batch_id"])
         except (ValueError, KeyError, TypeError):
             continue
-    return None
+    return None, -1
 
 
 def _files(place: Location, is_table: bool) -> ds.Dataset:
