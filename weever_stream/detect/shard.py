@@ -101,6 +101,8 @@ class Shard:
         self.unlisted: list[int] = [0] * len(plan.rules)
         """Those that are not."""
         self.tally = Tally()
+        self.duplicates = 0
+        """Puts of a key that had a row, and nothing dropped it: of an update the old row is dropped. Not saved."""
         self.drops_held = 0
         """Remembered drops, at most."""
         self.numbered = 0
@@ -117,14 +119,17 @@ class Shard:
 
         `drops`: whether there may be any among them.
         """
-        before, held = vars(self.tally).copy(), Held()
+        before, held, duplicates = vars(self.tally).copy(), Held(), self.duplicates
         try:
             rows = self._encode(table, order, drops=drops)
             keys = self._keys(rows)
-            latest = self._latest(rows, keys[0])
+            latest, dropped = self._latest(rows, keys[0])
             if latest is not rows:
                 rows, keys = latest, self._keys(latest)
             found = self._held(rows, keys[0])
+            for part, stored, changes in found:
+                again = (part.order[stored] & rows.order[changes] & 1 > 0) & ~dropped[changes]
+                self.duplicates += int(again.sum())
             all_fresh = True
             if found.parts or drops:
                 rows, found, all_fresh = self._fresh(rows, found)
@@ -133,7 +138,7 @@ class Shard:
                 part.dead.add(dying)
             yield from self._difference(rows, held, keys[1] if all_fresh else None, drops=drops)
         except BaseException:
-            self.tally = Tally(**before)
+            self.tally, self.duplicates = Tally(**before), duplicates
             for part, dying, _ in held:
                 part.dead.discard(dying)
             raise
@@ -251,24 +256,30 @@ class Shard:
             self.drops_held = self.remember_drops
             self.forest.prune()
 
-    def _latest(self, rows: Rows, keys: Entries) -> Rows:
-        """One change per key: the last by order, and of equal ones the last that came."""
-        if len(rows) < 2:
-            return rows
+    def _latest(self, rows: Rows, keys: Entries) -> tuple[Rows, Mask]:
+        """One change per key: the last by order, and of equal ones the last that came. And which have a drop."""
+        dropped = np.zeros(len(rows), np.bool_)
         again = keys.keys[1:] == keys.keys[:-1]
         if not again.any():
-            return rows
+            return rows, dropped
         shared = np.zeros(len(rows), np.bool_)
         shared[keys.rows[:-1][again]] = shared[keys.rows[1:][again]] = True
         latest: dict[tuple[object, ...], int] = {}
+        gone: set[tuple[object, ...]] = set()
         kept = ~shared
         for row, key in zip(np.flatnonzero(shared).tolist(), self._identities(rows, shared), strict=True):
-            if rows.order[row] >= rows.order[latest.setdefault(key, row)]:
+            order, before = rows.order[row], latest.setdefault(key, row)
+            if not order & 1:
+                gone.add(key)
+            elif before != row and order == rows.order[before]:
+                self.duplicates += 1
+            if order >= rows.order[before]:
                 latest[key] = row
         kept[list(latest.values())] = True
+        dropped[[row for key, row in latest.items() if key in gone]] = True
         self.tally.stale += int(len(rows) - kept.sum())
         self.tally.superseded += int(len(rows) - kept.sum())
-        return rows if kept.all() else rows.keep(kept)
+        return (rows, dropped) if kept.all() else (rows.keep(kept), dropped[kept])
 
     def _identities(self, rows: Rows, which: Mask) -> Iterator[tuple[object, ...]]:
         """Keys that are equal if and only if the rows' keys are: codes where they are exact, values elsewhere."""

@@ -56,6 +56,8 @@ class Report(Protocol):
     @property
     def rejected(self) -> int: ...  # noqa: D102
     @property
+    def duplicates(self) -> int: ...  # noqa: D102
+    @property
     def added_by_rule(self) -> Mapping[str, int]: ...  # noqa: D102
     @property
     def removed_by_rule(self) -> Mapping[str, int]: ...  # noqa: D102
@@ -94,7 +96,7 @@ class Metrics(Collector):
         self._opened: Counter[str] = Counter()
         self._closed: Counter[str] = Counter()
         self._operations: Counter[str] = Counter({"put": 0, "drop": 0, "clear": 0})
-        self._rejected = self._stale = self._restarts = 0
+        self._rejected = self._duplicates = self._stale = self._restarts = 0
         self._stale_before = 0
         self._batch = -1
         self._buckets = [0] * (len(BUCKETS) + 1)
@@ -141,6 +143,7 @@ class Metrics(Collector):
         self._closed.update(report.removed_by_rule)
         self._operations.update(report.operations)
         self._rejected += report.rejected
+        self._duplicates += report.duplicates
         # The report has the sum over the life of the checkpoint; it starts anew when rules are numbered anew.
         self._stale += max(report.stale - self._stale_before, 0)
         self._stale_before = report.stale
@@ -232,6 +235,7 @@ class Metrics(Collector):
             changes.add_metric([*self._own, operation], n)
         yield changes
         yield self._counter("weever_rejected_records", "Records that could not be read.", self._rejected)
+        yield self._counter("weever_duplicate_keys", "New rows whose key had a row already.", self._duplicates)
         yield self._counter("weever_stale_changes", "Changes that were older than what was held.", self._stale)
         yield self._counter("weever_query_restarts", "Starts of the query anew for a new schema.", self._restarts)
         yield self._counter("weever_shard_seconds", "Time inside shards, all of them together.", self._shard_seconds)

@@ -66,6 +66,8 @@ class Watch:
         )
         if report.rejected:
             _log.warning("records_rejected", told=True, batch_id=report.batch, records=report.rejected)
+        if report.duplicates:
+            _log.warning("duplicate_keys", told=True, batch_id=report.batch, rows=report.duplicates)
         for notice in report.drift:
             self._drift(report.batch, notice)
         self.write()

@@ -113,6 +113,7 @@ class Batches:
             open=dict(batch.open),
             seconds=round(time.perf_counter() - began, 6),
             shard_seconds=round(sum(tally.seconds for tally in tallies), 6),
+            duplicates=self.ledger.duplicates(tallies),
             stale=self.ledger.stale(),
             behind=self._behind(),
             unlisted=self.ledger.unlisted(),

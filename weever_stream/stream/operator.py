@@ -151,11 +151,12 @@ def worker(setup: Setup) -> Callable[[Any, Iterable[pd.DataFrame], Any], Iterato
         culprits = Culprits(setup.key_names)
         before = bytes(state.get[0]) if state.exists else None
         emitting = _Emitting(shard, DRIVER_BYTES // setup.shards)
-        steps = _work(setup).apply(shard, batch, before, bodies, culprits)
+        repeated: dict[int, int] = {}
+        steps = _work(setup).apply(shard, batch, before, bodies, culprits, repeated)
         manifest = yield from _frames(emitting.rows(steps))
         value = manifest.dump()
         state.update((value,))
-        tally = _tally(setup, manifest) | emitting.told() | {"struck": culprits.told()}
+        tally = _tally(setup, manifest) | emitting.told() | {"struck": culprits.told(), "repeated": repeated}
         tally |= {"bytes": len(value), "seconds": round(time.perf_counter() - began, 6)}
         yield _frame([_told(shard, tally)])
 

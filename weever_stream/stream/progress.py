@@ -6,11 +6,12 @@ not added up batch by batch, so a batch that is repeated after a crash changes n
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from weever_stream.learn.drift import Drift
@@ -37,6 +38,8 @@ class ShardTally:
     """That it stores, the dead ones too; None in notes of a release that did not tell."""
     file_bytes: int = 0
     """Of its run files."""
+    repeated: dict[int, int] = field(default_factory=dict)
+    """By family, the new rows of this batch whose key had a row already."""
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> ShardTally:
@@ -52,6 +55,7 @@ class ShardTally:
             unlisted,
             None if rows is None else int(rows),
             int(told.get("file_bytes", 0)),
+            {int(family): int(n) for family, n in told.get("repeated", {}).items()},
         )
 
 
@@ -72,6 +76,8 @@ class BatchReport:
     """From the start of the batch's own work to its end, sinks included."""
     shard_seconds: float
     """Time inside the shards, all of them together."""
+    duplicates: int = 0
+    """New rows whose key had a row already, as far as the two met in a shard."""
     stale: int = 0
     """Changes so far, over all families, that were older than what was held."""
     behind: dict[str, str] = field(default_factory=dict)
@@ -134,6 +140,14 @@ class Ledger:
         """Changes that did nothing because something newer was held."""
         became = [tally.became for tally in self.shards.values()]
         return sum(counts.get("stale", 0) - counts.get("superseded", 0) for counts in became)
+
+    @staticmethod
+    def duplicates(tallies: Iterable[ShardTally]) -> int:
+        """New rows of a batch whose key had a row already. Every family sees all rows: the most that one has seen."""
+        seen: Counter[int] = Counter()
+        for tally in tallies:
+            seen.update(tally.repeated)
+        return max(seen.values(), default=0)
 
     def held(self) -> dict[str, int]:
         """What all shards store, see `BatchReport.held`."""

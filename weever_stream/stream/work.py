@@ -82,11 +82,18 @@ class ShardWork:
         )
 
     def apply(
-        self, shard: int, batch: int, state: bytes | None, bodies: Sequence[bytes], culprits: Culprits | None = None
+        self,
+        shard: int,
+        batch: int,
+        state: bytes | None,
+        bodies: Sequence[bytes],
+        culprits: Culprits | None = None,
+        repeated: dict[int, int] | None = None,
     ) -> Generator[Piece, None, Manifest]:
         """Yields what the batch changes; returns, when it has been read to its end, the next manifest.
 
         `culprits` is given the pairs that changes added. What the fill of a new rule finds was there before.
+        `repeated` is given, by family, the new rows whose key had a row already.
         """
         name = f"the state of shard {shard}"
         before = Manifest() if state is None else Manifest.load(state, name)
@@ -106,7 +113,11 @@ class ShardWork:
                 self._move(opened, moved)
             if message is not None:
                 filling = bool(message.fills.get(family.generation))
+                before_it = opened.shard.duplicates
                 yield from self._changed(opened, message, None if filling else culprits)
+                # A put that goes anywhere replaces what is there: that is no mistake of the source.
+                if repeated is not None and not filling and not message.drops.num_rows:
+                    repeated[family.number] = opened.shard.duplicates - before_it
         over = before.families.keys() - {family.identity for family in self.setup.living}
         return self.keeper.save(shard, batch, before, touched, over)
 
