@@ -15,6 +15,7 @@ import mmap
 import re
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
@@ -33,6 +34,7 @@ __all__ = ["TEXT", "UTF8", "beyond_doubles", "known_encoding", "read_delimited",
 TEXT = ColumnType("string")
 UTF8 = "utf-8"
 _FIRST = 1 << 20
+_PIECE = 1 << 24
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _EXACT = 2**53
 """Whole numbers up to here are exact as doubles."""
@@ -72,7 +74,14 @@ def read_header(file: DataFile, encoding: str = UTF8) -> list[str]:
         if encoding != UTF8:
             raise _not_encoded(file, encoding, line) from None
         raise _not_utf8(file, line, utf16=start[:2] in _UTF16) from None
-    return next(csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(file)))
+    try:
+        return next(csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(file), strict=True))
+    except (csv.Error, StopIteration):
+        raise DataError(
+            "a quote in the header is not closed, or not doubled",
+            place=Place(file=str(file), line=1),
+            hint="put quotes around the whole name, and double those inside it",
+        ) from None
 
 
 def read_delimited(
@@ -93,6 +102,8 @@ def read_delimited(
                 place=Place(file=str(file), line=1),
                 hint="give each column a name of its own",
             )
+    if file.compressed or _has_quotes(file):
+        _refuse_odd_quotes(file, encoding)
     # Arrow reads whole lines even for no column at all: the first one then tells how many rows there are.
     include = columns or names[:1]
     table = _read(file, names, include, types, null_values, threads, encoding)
@@ -203,6 +214,44 @@ def _has_quotes(file: DataFile) -> bool:
         return False
     with open(file.location.path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(b'"') >= 0
+
+
+def _refuse_odd_quotes(file: DataFile, encoding: str) -> None:
+    """Raises for a quoted value with a single quote inside, which Arrow would read without the quote."""
+    if encoding.startswith(("utf-16", "utf-32", "utf_16", "utf_32")) or not _has_odd_quotes(file):
+        return
+    csv.field_size_limit(2**31 - 1)
+    with file.location.open_stream() as stream:
+        # One byte, one character: only the ASCII ones matter here.
+        text = io.TextIOWrapper(stream, "latin-1", newline="")
+        reader = csv.reader(text, delimiter=_delimiter(file), strict=True)
+        try:
+            for _ in reader:
+                pass
+        except csv.Error:
+            raise DataError(
+                "a quote inside a quoted value is not doubled, or a quote is not closed",
+                place=Place(file=str(file), line=reader.line_num),
+                hint="double it (RFC 4180); Spark's writer does so with .option('escape', '\"')",
+            ) from None
+
+
+def _has_odd_quotes(file: DataFile) -> bool:
+    """Whether some quote has neither a separator, a line break nor another quote beside it: most files have none."""
+    usual = np.zeros(256, bool)
+    usual[[*_delimiter(file).encode(), *b'"\r\n']] = True
+    last = b"\n"
+    try:
+        with file.location.open_stream() as stream:
+            while piece := stream.read(_PIECE):
+                bytes_ = np.frombuffer(last + piece, np.uint8)
+                quotes = np.flatnonzero(bytes_[1:-1] == ord('"')) + 1
+                if (~usual[bytes_[quotes - 1]] & ~usual[bytes_[quotes + 1]]).any():
+                    return True
+                last = (last + piece)[-2:]
+    except (OSError, pa.ArrowException):
+        return False  # whoever reads it next says why
+    return False
 
 
 def _is_one_line(file: DataFile) -> bool:

@@ -8,6 +8,8 @@ columns.
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Wanted", "read_batches", "read_names", "read_schema", "read_table"]
 
 _CHANGED = re.compile(r"Column\(/?(.{0,300}?)\) (?:changed from (\w+) to (\w+)|was specified twice) in row (\d+)")
+_NEAR = 1000
+_NULL_LINE = re.compile(rb"[\n}]\s{0,%d}null" % (_NEAR - 10))
 _ROW = re.compile(r"in row (\d+)")
 
 
@@ -93,7 +97,8 @@ def read_batches(files: Sequence[DataFile], wanted: Wanted, rows: int) -> Iterat
             _refuse_repeats(files[0], file.schema_arrow.names, wanted)
             columns = [name for name in file.schema_arrow.names if name in wanted.columns]
             for batch in file.iter_batches(rows, columns=columns, use_threads=wanted.threads):
-                yield typed(pa.Table.from_batches([batch]), wanted.types, str(files[0]))
+                table = _validated(files[0], pa.Table.from_batches([batch]))
+                yield typed(table, wanted.types, str(files[0]))
     else:
         yield from _sliced(read_table(files, wanted), rows)
 
@@ -108,12 +113,24 @@ def _read_file(file: DataFile, wanted: Wanted) -> pa.Table:
         table = read_delimited(file, wanted.columns, wanted.types, wanted.null_values, wanted.threads, wanted.encoding)
     else:
         with _explaining(file):
-            table = _READERS[file.format](file, wanted)
+            table = _validated(file, _READERS[file.format](file, wanted))
     for name, text in file.partition.items():
         if name in wanted.columns and name not in table.column_names:
             null = text in ("__HIVE_DEFAULT_PARTITION__", "")
             table = table.append_column(name, pa.array([None if null else text] * table.num_rows, pa.string()))
     return typed(table, wanted.types, str(file))
+
+
+def _validated(file: DataFile, table: pa.Table) -> pa.Table:
+    """The table, if offsets and text are what they should be: Arrow takes both on trust from a file."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            raise DataError(
+                f"{file}: column {name} is damaged, or not UTF-8 text", hint="is the file complete? write it again"
+            ) from None
+    return table
 
 
 @contextmanager
@@ -208,6 +225,7 @@ def _json(file: DataFile, wanted: Wanted | None, exact: str | None = None) -> pa
     """JSON lines, one column in whole numbers if asked. An object longer than Arrow's block makes the block grow."""
     import pyarrow.json as arrow_json
 
+    _refuse_null_lines(file)
     block = 1 << 24
     whole = None if exact is None else pa.schema([(exact, pa.decimal128(38, 0))])
     while True:
@@ -220,6 +238,30 @@ def _json(file: DataFile, wanted: Wanted | None, exact: str | None = None) -> pa
             if "straddling" not in str(error) or block > 2**30:
                 raise
             block *= 8
+
+
+def _refuse_null_lines(file: DataFile) -> None:
+    """Raises for a line that is `null`, or has one after its object: Arrow's parser crashes the process there."""
+    last = b"\n"
+    with file.location.open_stream() as stream:
+        while piece := stream.read(1 << 24):
+            if _NULL_LINE.search(last + piece):
+                break
+            last = (last + piece)[-_NEAR:]
+        else:
+            return
+    with file.location.open_stream() as stream:
+        for number, line in enumerate(io.BufferedReader(stream), 1):
+            try:
+                is_object = not line.strip() or isinstance(json.loads(line), dict)
+            except ValueError:
+                is_object = False
+            if not is_object:
+                raise DataError(
+                    "the line is not a JSON object",
+                    place=Place(file=str(file), line=number),
+                    hint="one object a line: JSON lines",
+                )
 
 
 def _read_json(file: DataFile, wanted: Wanted) -> pa.Table:
