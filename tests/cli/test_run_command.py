@@ -282,6 +282,9 @@ def test_a_source_that_is_not_there_and_damaged_state_end_with_3_and_a_hint(tmp_
     weever.files.path.mkdir()
     weever.add_many()
     assert weever("run", str(weever.job), "--once", "--quiet").returncode == 0
+    done = weever("run", str(weever.job), "--once")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert f"nothing new: the folder {weever.files.path} is checked" in done.stderr
     run_file = max((tmp_path / "checkpoint").rglob("*.run"), key=lambda path: path.stat().st_size)
     content = bytearray(run_file.read_bytes())
     content[len(content) // 2] ^= 1

@@ -164,6 +164,8 @@ def test_a_job_is_watched_from_its_start_to_its_failure(tmp_path: Path):
     assert [line["event"] for line in ours if line["event"] != "notice"] == [
         "job_started", "query_started", "batch_done", "records_rejected", "job_stopped", "failed",
     ]  # fmt: skip
+    watching = f"watching the folder {tmp_path / 'feed'}"
+    assert [line["message"] for line in ours if line.get("message", "").startswith("watching")] == [watching]
     assert {len(line["run_id"]) for line in ours} == {36}
     batch = next(line for line in ours if line["event"] == "batch_done")
     assert (batch["batch_id"], batch["added"], batch["open"], batch["rejected"]) == (0, 3, 3, 1)

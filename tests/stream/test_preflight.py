@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -102,7 +103,24 @@ def test_keys_that_are_null_or_not_unique_are_warned_of(tmp_path: Path, monkeypa
     monkeypatch.setattr(preflight, "_ROWS", 2)
     found = check(tmp_path, table)
     assert found.warnings == []
-    assert "keys were not checked for duplicates" in found.unchecked[0]
+    assert found.unchecked == [f"{table} has 3 rows (limit: 2): its keys were not checked for duplicates and nulls"]
+
+
+def test_a_store_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = Event()
+
+    def open_delta(_: object) -> None:
+        asked.wait(60)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(preflight, "_SECONDS", 0.01)
+    monkeypatch.setattr(preflight, "open_delta", open_delta)
+    try:
+        found = check(tmp_path, "s3://bucket/table?region=none")
+    finally:
+        asked.set()
+    assert found.refusals == []
+    assert "did not answer" in found.unchecked[0]
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path: Path):

@@ -3,7 +3,8 @@
 `check_job` looks at a Delta table through `deltalake` and at the metadata files beside the checkpoint, with the code
 that the start itself uses. It raises nothing: `run` raises the first refusal, `plan`, `validate` and `doctor` list all.
 What cannot be looked at in this way (a table of a catalog, a store that needs Spark's settings, a topic) is named in
-`unchecked`; the start checks it then. Cost: about a second. Keys are read only of tables of up to two million rows.
+`unchecked`; the start checks it then. Cost: about a second, five where a remote store does not answer. Keys are read
+only of tables of up to two million rows in up to a thousand files.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,7 +36,7 @@ from weever_stream.state.noted import ABOUT, Noted
 from weever_stream.state.notes import Notes
 from weever_stream.state.revision import Revision, refusals, revise
 from weever_stream.state.store import opened
-from weever_stream.storage import locate, open_delta, scan_delta
+from weever_stream.storage import is_uri, locate, open_delta, scan_delta
 from weever_stream.stream.columns import key_types, needed, readers_of, refuse_types, stored_schema
 from weever_stream.stream.places import notes_of, offsets_of, schemas_of
 from weever_stream.stream.progress import PROGRESS
@@ -50,7 +52,10 @@ __all__ = ["SOURCE", "Preflight", "check_job"]
 
 SOURCE = "source.json"
 """The note of which topic or table it is that the checkpoint was begun with."""
-_ROWS = 2_000_000
+_ROWS, _FILES = 2_000_000, 1_000
+"""Up to which size of a table its keys are read."""
+_SECONDS = 5
+"""How long a remote store is waited for."""
 _COMMITS = 1_000
 """How many unread commits are looked at for changes of schema. The stream stops at each, and looks again."""
 _PROPERTY = "delta.enableChangeDataFeed"
@@ -96,8 +101,27 @@ def check_job(job: Job) -> Preflight:
         if job.source.path is None:
             found.unchecked.append(f"{job.source.table} is a table of a catalog: it is checked when Spark has started")
         elif not found.refusals:
-            _TableCheck(job, job.source.path, found, notes, done).run()
+            _check_table(job, job.source.path, found, notes, done)
     return found
+
+
+def _check_table(job: Job, path: str, found: Preflight, notes: Notes, done: Mapping[str, Any]) -> None:
+    """Looks at a Delta table. A store that does not answer, for want of credentials say, is not waited for."""
+    mine = Preflight(found.noted, found.revision)
+    check = _TableCheck(job, path, mine, notes, done)
+    if is_uri(path) and not path.startswith("file:"):
+        looking = Thread(target=check.run, name="weever preflight", daemon=True)
+        looking.start()
+        looking.join(_SECONDS)
+        if looking.is_alive():
+            found.unchecked.append(f"{path} did not answer within {_SECONDS} seconds: it is checked by the start")
+            return
+    else:
+        check.run()
+    found.refusals += mine.refusals
+    found.warnings += mine.warnings
+    found.unchecked += mine.unchecked
+    found.table_version = mine.table_version
 
 
 def _begun(job: Job) -> bool:
@@ -207,21 +231,19 @@ class _TableCheck:
         """Warns of keys that are null or not unique."""
         key = list(self.job.file.key)
         try:
-            rows = scan_delta(table, locate(self.path))
-            count = rows.count_rows()
-            if count > _ROWS:
+            if too_large := _too_large(table):
                 self.found.unchecked.append(
-                    f"{self.path} has {count:,} rows: keys were not checked for duplicates (limit: {_ROWS:,} rows)"
+                    f"{self.path} has {too_large}: its keys were not checked for duplicates and nulls"
                 )
                 return
-            keys = rows.to_table(columns=key)
+            keys = scan_delta(table, locate(self.path)).to_table(columns=key)
         except Exception as error:  # deltalake's errors share no root with anything
             self._skip("the keys", error)
             return
         named = ", ".join(key)
         null = _any_null(keys)
         whole = keys.filter(pc.invert(null))
-        if lacking := count - whole.num_rows:
+        if lacking := keys.num_rows - whole.num_rows:
             self.found.warnings.append(f"{lacking:,} rows of {self.path} have no key ({named}): they are rejected")
         sizes = whole.group_by(key).aggregate([([], "count_all")])["count_all"]
         if repeated := pc.sum(pc.greater(sizes, 1)).as_py():
@@ -229,6 +251,15 @@ class _TableCheck:
                 f"{repeated:,} keys ({named}) of {self.path} belong to more than one row:"
                 " a key must be unique, or violations are missed or never resolved"
             )
+
+
+def _too_large(table: DeltaTable) -> str | None:
+    """How large a table is whose keys would take too long to read. From its log alone."""
+    files = pa.table(table.get_add_actions(flatten=True))
+    rows = pc.sum(files["num_records"]).as_py() or 0
+    if files.num_rows > _FILES:
+        return f"{files.num_rows:,} files (limit: {_FILES:,})"
+    return f"{rows:,} rows (limit: {_ROWS:,})" if rows > _ROWS else None
 
 
 def _any_null(table: pa.Table) -> pa.ChunkedArray:
