@@ -37,12 +37,12 @@ def written(path: Path, columns: dict[str, Any] = ROWS, *, feed: str = "true", *
     return str(path)
 
 
-def text_of(folder: Path, table: str, rules: Any = RULES, **state: Any) -> str:
-    return job_text({"kind": "delta", "path": table}, folder, rules, columns={}, **state)
+def text_of(folder: Path, table: str, rules: Any = RULES, columns: Any = None, **state: Any) -> str:
+    return job_text({"kind": "delta", "path": table}, folder, rules, columns=columns or {}, **state)
 
 
-def check(folder: Path, table: str, rules: Any = RULES, **state: Any) -> Preflight:
-    return check_job(job_of(read_rules_text(text_of(folder, table, rules, **state))))
+def check(folder: Path, table: str, rules: Any = RULES, **options: Any) -> Preflight:
+    return check_job(job_of(read_rules_text(text_of(folder, table, rules, **options))))
 
 
 def began(folder: Path, table: str) -> None:
@@ -126,6 +126,9 @@ def test_a_store_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeypa
 def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path: Path):
     table = written(tmp_path / "table")
     began(tmp_path, table)
+    assert check(tmp_path, table, columns={"id": "bigint", "zip": "string"}).refusals == []
+    assert "zip is stored as large_string" in refusal(check(tmp_path, table, columns={"zip": "bigint"}))
+    assert "now it is decimal128(20, 0)" in refusal(check(tmp_path, table, columns={"id": "uint64"}))
     assert "has 4 shards" in refusal(check(tmp_path, table, shards=8))
     other = written(tmp_path / "other")
     assert "belongs to another job" in refusal(check(tmp_path, other))

@@ -31,7 +31,7 @@ from weever_stream.feeds.delta_log import (
     tracked_schemas,
 )
 from weever_stream.job.options import DeltaSource
-from weever_stream.rules.types import schema_of
+from weever_stream.rules.types import ColumnType, schema_of
 from weever_stream.state.noted import ABOUT, Noted
 from weever_stream.state.notes import Notes
 from weever_stream.state.revision import Revision, refusals, revise
@@ -58,6 +58,8 @@ _SECONDS = 5
 """How long a remote store is waited for."""
 _COMMITS = 1_000
 """How many unread commits are looked at for changes of schema. The stream stops at each, and looks again."""
+_SPARK = {"uint64": "decimal(20,0)", "duration": "interval day to second"}
+"""Spark's names of types that rule files call otherwise."""
 _PROPERTY = "delta.enableChangeDataFeed"
 
 
@@ -217,14 +219,22 @@ class _TableCheck:
     def _columns(self, table: DeltaTable) -> None:
         """Key and rules fit the columns, and those the types in which they are stored."""
         job, noted = self.job, self.found.noted
-        schema = job.file.schema(schema_of(pa.schema(table.schema().to_arrow())))
+        found = schema_of(pa.schema(table.schema().to_arrow()))
+        schema = job.file.schema(found)
         job.file.bind(schema)
         key_types(job.file.key, schema)
         if noted is None:
             return
         kinds = {name: spark_type(column.type) for name, column in columns_of(table.schema().to_json()).items()}
-        kinds |= {name: str(kind) for name, kind in job.file.columns.items()}
-        now = stored_schema((name, kinds[name]) for name in needed(job.file.rules, job.file.key))
+        for name, wanted in job.file.columns.items():
+            before = found.get(name)  # as the feed does: a type of the same kind is left as it is
+            if not isinstance(before, ColumnType) or before.kind != wanted.kind or wanted.kind == "decimal":
+                kinds[name] = _SPARK.get(wanted.kind, str(wanted))
+        try:
+            now = stored_schema((name, kinds[name]) for name in needed(job.file.rules, job.file.key))
+        except KeyError as error:  # a type that no stream reads
+            self._skip("the types", error)
+            return
         refuse_types(now, noted.columns, job.file.rules, job.state.checkpoint)
 
     def _keys(self, table: DeltaTable) -> None:
