@@ -270,7 +270,7 @@ def test_values_that_do_not_fit_a_given_type_are_named_by_row(tmp_path: Path) ->
     pq.write_table(pa.table({"k": ["1"] * 700 + ["secret"] + ["2"] * 50}), path)
     assert problem(path, "k", k="integer") == (
         "DATA: column k: the value in row 701 is not a bigint\n"
-        "  hint: mend the value, or change the type under `columns:`"
+        "  hint: fix the value, or change the type under `columns:`"
     )
 
 

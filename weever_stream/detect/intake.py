@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from weever_stream.errors import DataError, did_you_mean
 from weever_stream.index.arrays import present
+from weever_stream.index.casting import NUMERIC, fit
 from weever_stream.index.codes import flatten
 from weever_stream.rules.types import ColumnType, type_of_arrow, type_of_name
 
@@ -190,16 +190,11 @@ def _cast(data: pa.Table, names: list[str], field: pa.Field) -> pa.Array:
         return array
     comparable, given = type_of_arrow(field.type), type_of_arrow(array.type)
     kinds = {getattr(comparable, "kind", comparable), getattr(given, "kind", given)}
-    numbers = kinds <= {"integer", "uint64", "decimal", "float"}
+    numbers = kinds <= NUMERIC
     if len(kinds) > 1 and not numbers and not pa.types.is_null(array.type):
         raise DataError(f"column {field.name} was {field.type} and comes as {array.type}", hint=_CAST_HINT)
     try:
-        fitted = array.cast(field.type)
-        if pa.types.is_floating(field.type) and pa.types.is_floating(array.type):
-            kept = pc.or_(pc.equal(fitted.cast(array.type), array), pc.is_nan(array))
-            if not pc.all(kept).as_py() and len(array) > array.null_count:
-                raise pa.ArrowInvalid("rounded")
-        return fitted
+        return fit(array, field.type) if numbers else array.cast(field.type)
     except pa.ArrowInvalid:
         raise DataError(
             f"column {field.name} holds values that do not fit {field.type} (they come as {array.type})",

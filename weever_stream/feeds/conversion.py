@@ -22,6 +22,8 @@ from pyspark.sql import functions as F
 
 from weever_stream.errors import DataError
 from weever_stream.feeds.types import spark_type
+from weever_stream.index.casting import NUMERIC
+from weever_stream.index.spelling import DATE, NOT_FINITE, NUMBER, PLAINLY_TEXT, TIME, ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,14 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["from_text", "instant", "let", "recast", "wall_time", "whole"]
 
-_NUMBER = r"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]{1,6})?$"
 _PARTS = r"^[+-]?([0-9]*)[.]?([0-9]*)(?:[eE]([+-]?[0-9]{1,6}))?$"
-_NOT_FINITE = r"(?i)^([+-]?(inf|infinity)|nan)$"
-_DATE = r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
-_TIME = r"[T ][0-9]{1,2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6}0*)?"
-_ZONE = r" ?(Z|UTC|GMT|[+-][0-9]{2}(:?[0-9]{2})?)"
-_NUMERIC = {"integer", "uint64", "decimal", "float"}
-_PLAINLY_TEXT = {"boolean", "integer", "uint64", "decimal", "date", "timestamp_ntz"}
 _LARGEST_UINT64 = "18446744073709551615"
 
 
@@ -58,9 +53,9 @@ def from_text(text: Column, wanted: ColumnType) -> Column:
         held = F.when(_plain(text, wanted.scale), value).otherwise(rare)
         return _unsigned(held) if wanted.kind == "uint64" else held
     if wanted.kind == "float":
-        finite = text.rlike(_NUMBER) & (F.abs(value) != float("inf"))
-        return F.when(finite | text.rlike(_NOT_FINITE), value)
-    written = {"date": _DATE, "timestamp": _DATE + _TIME + _ZONE, "timestamp_ntz": f"{_DATE}({_TIME})?"}
+        finite = text.rlike(NUMBER) & (F.abs(value) != float("inf"))
+        return F.when(finite | text.rlike(NOT_FINITE), value)
+    written = {"date": DATE, "timestamp": DATE + TIME + ZONE, "timestamp_ntz": f"{DATE}({TIME})?"}
     return F.when(text.rlike(f"^{written[wanted.kind]}$"), value)
 
 
@@ -78,7 +73,7 @@ def _scientific(number: Column, scale: int) -> Column:
     significant = F.rtrim(digits, F.lit("0"))
     exponent = F.coalesce(F.regexp_extract(number, _PARTS, 3).try_cast("int"), F.lit(0))
     needed = F.length(fraction) - (F.length(digits) - F.length(significant)) - exponent
-    return number.rlike(_NUMBER) & ((needed <= scale) | (significant == ""))
+    return number.rlike(NUMBER) & ((needed <= scale) | (significant == ""))
 
 
 def let(value: Column, body: Callable[[Column], Column]) -> Column:
@@ -102,16 +97,17 @@ def recast(value: Column, found: ColumnType | str, wanted: ColumnType, name: str
         return value
     if found.kind == "string":
         return from_text(value, wanted)
-    if {found.kind, wanted.kind} <= _NUMERIC:
+    if {found.kind, wanted.kind} <= NUMERIC:
         cast = value.try_cast(spark_type(wanted))
         if wanted.kind == "float":
-            return cast
+            # Doubles compare with everything as doubles. Cast back, two values that became one show.
+            return F.when(cast.try_cast(spark_type(found)) == value, cast)
         # Compared in their common type: what was rounded or cut off differs.
         held = F.when(cast == value, cast)
         return _unsigned(held) if wanted.kind == "uint64" else held
     if (found.kind, wanted.kind) == ("date", "timestamp_ntz"):
         return value.cast("timestamp_ntz")
-    if wanted.kind == "string" and found.kind in _PLAINLY_TEXT:
+    if wanted.kind == "string" and found.kind in PLAINLY_TEXT:
         return value.cast("string")
     raise DataError(
         f"column {name} is of type {found} and cannot become a {wanted} without loss",
