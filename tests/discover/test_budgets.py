@@ -7,6 +7,8 @@ generous: the machine may be busy, and a step between two looks at the clock may
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,6 +29,7 @@ from weever_stream.discover.completion import Completion
 from weever_stream.discover.evidence import Evidence
 from weever_stream.discover.predicates import Options, space_of
 from weever_stream.errors import DataError
+from weever_stream.rules.file import read_rules
 
 SECONDS = 0.5
 ROOT = Path(__file__).parents[2]
@@ -116,7 +119,7 @@ class _Tight(Budget):
     def __init__(self, part: float = 1.0) -> None:
         super().__init__(None)
 
-    def share(self, part: float) -> Budget:
+    def share(self, part: float, memory: float = 1.0) -> Budget:
         return self
 
     def evidences(self, comparisons: int, predicates: int) -> int:
@@ -238,3 +241,75 @@ def test_the_command_takes_a_size_and_refuses_what_is_none(capfd: pytest.Capture
     assert cli(["discover", str(path), "--memory", "300MB"]) == 0
     assert cli(["discover", str(path), "--memory", "much"]) == 3
     assert "no size of memory" in capfd.readouterr().err
+
+
+def _crossed(rows: int = 300) -> pa.Table:
+    """Columns that share all their values: most comparisons are of different columns."""
+    chance = np.random.default_rng(4)
+    table = {f"c{at}": chance.integers(0, 5, rows) for at in range(5)}
+    return pa.table({**table, "c1": table["c0"] // 2})
+
+
+@pytest.mark.parametrize("scanned", [hydra.SCANNED, -1])
+def test_rules_of_columns_alone_are_found_where_different_columns_take_all_the_time(
+    scanned: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = _crossed()
+    space, alone = space_of(table), space_of(table, Options(cross=False))
+    assert len(space.predicates) > 3 * len(alone.predicates)
+    search = hydra._search
+
+    def unending(given: object, inversion: object, depth: object, *others: object, **options: object) -> object:
+        """There is no time for a search that compares different columns."""
+        among = others[-1] if len(others) > 3 else None
+        if given is space and among is None:
+            return hydra._Inverted(np.zeros((0, len(space.predicates)), np.bool_), False, 0, False)
+        return search(given, inversion, depth, *others, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(hydra, "_search", unending)
+    found = hydra.find_rules(space, most=3, budget=Budget(1e9), scanned=scanned)
+    assert not found.exact
+    assert found.limited
+    monkeypatch.undo()
+    expected = hydra.find_rules(alone, most=3)
+    own = [space.number[p.left, p.op, p.right] for p in alone.predicates]  # type: ignore[index]
+    assert {row.tobytes() for row in found.rules[:, own]} == {row.tobytes() for row in expected.rules}
+    assert len(found.rules) == len(expected.rules) > 0
+
+
+@pytest.mark.parametrize("error", [0.0, 0.01])
+def test_what_was_found_when_somebody_stops_it_is_returned_and_holds(error: float) -> None:
+    table = _crossed(900)
+    asked = 0
+
+    def stopped() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 40
+
+    found = discover(table, error=error, stopped=stopped, top=8)
+    assert asked > 40
+    assert not found.in_time
+    assert found.rules
+    for one in found.rules:
+        assert check([one.rule], table, mode="count").results[0].violations == one.violations
+        assert one.error <= error
+
+
+def test_ctrl_c_writes_the_rules_found_so_far(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, rules = tmp_path / "a.csv", tmp_path / "rules.yaml"
+    path.write_text("a,b\n" + "".join(f"{at},{at // 3}\n" for at in range(60)))
+    ranked = run.rank
+
+    def press(*given: object) -> object:
+        os.kill(os.getpid(), signal.SIGINT)
+        return ranked(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run, "rank", press)
+    handler = signal.getsignal(signal.SIGINT)
+    assert cli(["discover", str(path), "-o", str(rules)]) == 130
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert "a is unique" in capfd.readouterr().out.replace("Unique", "unique")
+    assert [rule.name for rule in read_rules(rules).rules]

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -14,6 +18,8 @@ from weever_stream.cli.exit_codes import ExitCode
 from weever_stream.cli.output import Format, OutputFile, opened
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from weever_stream.discover import Discovery
 
 __all__ = ["discover"]
@@ -98,8 +104,9 @@ def discover(
 
     --report writes the same for people, as one HTML file with a picture of how the columns relate.
 
-    Exits with 0 if all rules of the space were found, 5 if time or memory ran out before, 3 if the data could not be
-    read, and 4 if the rules or the report could not be written.
+    Ctrl-C ends the search with the rules found so far. Exits with 0 if all rules of the space were found, 5 if time or
+    memory ran out before, 130 after Ctrl-C, 3 if the data could not be read, and 4 if the rules or the report could not
+    be written.
     """
     from weever_stream.cli.check import progress_bar
 
@@ -115,7 +122,7 @@ def discover(
         "seconds": seconds or None,
         "seed": seed,
     }
-    with progress_bar(progress and sys.stderr.isatty()) as options["progress"]:
+    with progress_bar(progress and sys.stderr.isatty()) as options["progress"], ExitStack() as stack:
         if spark is not None:
             _refuse_on_spark(error or error_rows or 0.0, memory, null_value or [], encoding)
             found = _on_spark(data, spark, null_value, master, rows_at_once, options)
@@ -124,6 +131,7 @@ def discover(
             from weever_stream.discover import discover as find
 
             options |= {"error": error, "error_rows": error_rows, "memory": memory}
+            interrupted = options["stopped"] = stack.enter_context(interruptible())
             found = find(data, null_values=null_value or (), encoding=encoding, **options)
     if output is not None:
         with opened(output) as out:
@@ -134,7 +142,29 @@ def discover(
     if output is None or str(output) != "-":
         with opened(None) as out:
             _tell(found, form, out)
+    if spark is None and interrupted():
+        raise typer.Exit(ExitCode.INTERRUPTED)
     raise typer.Exit(ExitCode.OK if found.in_time else ExitCode.INCOMPLETE)
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed: the first time ends the search with what was found, the second time the command."""
+    pressed: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+
+    def press(number: int, frame: FrameType | None) -> None:
+        pressed.append(number)
+        signal.signal(signal.SIGINT, before)
+        print("weever: ending with the rules found so far; Ctrl-C again to abort", file=sys.stderr, flush=True)
+
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _refuse_without_spark(options: dict[str, object]) -> None:

@@ -56,10 +56,10 @@ class Budget:
             return 0.0
         return float("inf") if self._end is None else max(0.0, self._end - self._clock())
 
-    def share(self, part: float) -> Budget:
-        """A budget of a part of what time is left."""
+    def share(self, part: float, memory: float = 1.0) -> Budget:
+        """A budget of a part of what time is left, and of a part of the memory."""
         seconds = None if self._end is None else self.left() * part
-        return Budget(seconds, self._clock, self.memory, self._stopped)
+        return Budget(seconds, self._clock, int(self.memory * memory), self._stopped)
 
     def at_least(self, seconds: float) -> Budget:
         """A budget of what time is left, and of this much where it is less: for what makes the rest worth its time."""

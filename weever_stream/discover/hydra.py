@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -42,8 +43,11 @@ LISTED = 400_000_000
 """Pairs at most that one set may take to settle."""
 _STEP, _COMPARED = 1 << 23, 1 << 27
 """Pairs, and pairs times comparisons, between two looks at the clock."""
-_AT_FIRST, _BY_STAGE, _OWN = 0.3, 0.5, 0.4
-"""Shares of the time for a search of all rules, for each stage where that is not enough, and for columns alone."""
+_AT_FIRST, _BY_STAGE, _OWN, _OWN_MEMORY = 0.3, 0.5, 0.4, 0.4
+"""Shares of the time for a search of all rules, for each stage where that is not enough, and for columns alone; and the
+share of the memory for those."""
+_MANY_CROSSED = 3
+"""Predicates for each one of a column alone, above which rules of columns alone are looked for before all others."""
 _FEW = 1000
 """Candidates of a search that was not finished, and evidences for which there always is room."""
 _RANKED, _MOST_RANKED = 250, 5000
@@ -159,6 +163,11 @@ def _hydra(
     tell: Progress,
     listed: int,
 ) -> Outcome:
+    alone = partial(_of_columns_alone, space, most=most, sample=sample, seed=seed, tell=tell, listed=listed)
+    if budget.left() < float("inf") and _MANY_CROSSED * np.count_nonzero(_own_columns(space)) < len(space.predicates):
+        # Most comparisons are of different columns: their evidence alone may take all the time there is.
+        before = alone(budget.share(_OWN, _OWN_MEMORY))
+        alone = partial(lambda rules, _: rules, before)
     chance = np.random.default_rng(seed)
     tell("sampling", 0, 0)
     rounds = budget.share(0.85)
@@ -174,8 +183,23 @@ def _hydra(
     focus = budget.share(0.2)
     sample_focused(space, evidence, chance, lambda: focus.go_on() and evidence.distinct < room, budget.memory // 8)
     completion = Completion(space, evidence, sampled, listed, chance, rounds.go_on, rounds.left)
-    found = complete(space, evidence, completion, sampled, most, rounds, tell)
+    found = complete(space, evidence, completion, sampled, most, rounds, tell, alone)
     return replace(found, settled=tuple(completion.taken))
+
+
+def _of_columns_alone(space: Space, budget: Budget, **options: Any) -> NDArray[np.bool_]:
+    """Rules that compare no different columns, found without the comparisons of those. They are minimal with them too.
+
+    From what is known of each column alone, nothing follows about two of them: no rule on different columns implies one
+    on columns alone. Their evidence is far less, and so is the time to invert it.
+    """
+    own = _own_columns(space)
+    kept = [at for at, one in enumerate(space.comparisons) if one.left.name == one.right.name]
+    part = replace(space, comparisons=tuple(space.comparisons[at] for at in kept), programs=space.programs[kept])
+    found = find_rules(part, budget=budget, **options).rules
+    rules = np.zeros((len(found), len(own)), np.bool_)
+    rules[:, own] = found
+    return rules
 
 
 class Completing(Protocol):
@@ -196,22 +220,27 @@ def complete(
     most: int | None,
     budget: Budget,
     tell: Progress,
+    alone: Callable[[Budget], NDArray[np.bool_]] | None = None,
 ) -> Outcome:
     """Inverts evidence and checks the candidates until nothing changes.
 
     Where there is no time or room for all candidates at once, they come in stages: first those of one predicate, then
-    of two, and so on. All stages are first done without comparisons of different columns, which are many and say
-    least. What has been settled by the end are all rules of so many predicates, and some of more.
+    of two, and so on. Before that, rules are looked for without comparisons of different columns, which are many and
+    say least: by `alone` if it is given. What has been settled by the end are all rules of so many predicates, and some
+    of more.
     """
     rounds = _Rounds(space, evidence, completion, most, tell)
     whole = rounds.at_once(budget)
     found, ended = [whole], whole
+    if not whole.finished and alone is not None and not _own_columns(space).all():
+        whole = whole._replace(rules=_together(space, [whole.rules, alone(budget.share(_OWN, _OWN_MEMORY))]))
+        found = [whole]
     if not whole.searched and budget.go_on() and not evidence.full:
         own = _own_columns(space)
-        if not own.all():
+        if alone is None and not own.all():
             found.append(rounds.by_stage(budget.share(_OWN), own))
         ended = rounds.by_stage(budget)
-        found = [ended, *found[1:], whole]
+        found.append(ended)
     best = _together(space, [one.rules for one in found])
     waiting = _together(space, [one.waiting for one in found], but=best)
     limited = ended.reached != most

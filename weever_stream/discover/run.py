@@ -40,7 +40,7 @@ from weever_stream.rules.writing import free_name
 from weever_stream.storage import locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from weever_stream.check.rownames import RowNames
     from weever_stream.discover.hydra import Progress
@@ -52,6 +52,8 @@ TOP = 20
 _EXAMPLES = 3
 _WEIGHING = 1e-3
 """Seconds that it takes to weigh a rule, at most."""
+_TO_COUNT = 1.0
+"""Seconds that there are for counting the rules that were chosen, although the time has ended."""
 _WEIGHED = 4096
 """Distinct evidences that an estimate looks at."""
 
@@ -75,6 +77,7 @@ def discover(
     null_values: Sequence[str] = (),
     encoding: str | None = None,
     progress: Progress | None = None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Discovery:
     """Finds rules in data: a path, paths, or an Arrow table, pandas or Polars frame.
 
@@ -84,7 +87,7 @@ def discover(
     `error` above 0 finds rules that may be violated by that share of all pairs of rows, `error_rows` those whose
     violations involve no more than that share of the rows; both together both. Such rules come with examples of their
     violations. `cross`, `shared`, `one_row` and `order_text` shape the space of predicates (see `predicates.Options`).
-    Raises `DataError`.
+    `stopped` is asked about ten times a second: once it is true, the work ends as if the time had. Raises `DataError`.
     """
     for share in (error, error_rows or 0.0):
         if not 0 <= share < 1:
@@ -92,7 +95,7 @@ def discover(
     approximate = bool(error or error_rows)
     say = progress or (lambda phase, done, total: None)
     say("reading", 0, 1)
-    budget = Budget(seconds, memory=None if memory is None else bytes_of(memory))
+    budget = Budget(seconds, memory=None if memory is None else bytes_of(memory), stopped=stopped)
     name, table = _table(data, columns, tuple(null_values), known_encoding(encoding))
     say("comparing columns", 0, 1)
     options = Options(None if columns is None else tuple(columns), order_text, cross, shared, one_row)
@@ -111,7 +114,7 @@ def discover(
     weighed = len(outcome.rules) if top is None else max(top, 200, int(min(budget.left(), 1e6) / _WEIGHING))
     order, interest = rank(space, outcome.rules[:weighed], outcomes, pairs)
     chosen = choose(space, outcome.rules, order, top, outcomes, pairs)
-    found = [*_counted(space, outcome, chosen, interest, say, budget, approximate)]
+    found = [*_counted(space, outcome, chosen, interest, say, budget.at_least(_TO_COUNT), approximate)]
     notes = [*notes_on(space, outcome, approximate)]
     if uncounted := sum(one.estimated for one in found):
         notes.append(f"the support of {uncounted} of the rules is estimated from a sample of the pairs: no time")
