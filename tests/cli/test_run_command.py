@@ -155,6 +155,7 @@ class Command:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": ROOT, "JDK_JAVA_OPTIONS": SHORT_LIVED},
+            start_new_session=True,
         )
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -211,15 +212,18 @@ def test_a_job_is_run_stopped_gone_on_with_and_looked_into(tmp_path: Path):
         weever.add()
         weever.add()
         time.sleep(0.5)
-        process.send_signal(signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGTERM)  # the JVM too, as `timeout` and systemd do
         assert process.wait(120) == 143
     finally:
         if process.poll() is None:
             process.kill()
             process.wait()
         reading.join(10)
-        process.stderr.close()  # type: ignore[union-attr]
+        with process.stderr as errors:  # type: ignore[union-attr]
+            said = errors.read()
         process.stdout.close()
+    assert "Exception" not in said, said
+    assert "weever: " not in said, said
     assert "batch 2" in lines[0]
     assert "open" in lines[0]
     assert "s of it in shards" in lines[0]

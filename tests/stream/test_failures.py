@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import traceback
+
 import pytest
 
-from weever_stream.stream.failures import told
+from weever_stream.errors import OutputError
+from weever_stream.stream.failures import shorten_failures, told
 
 _SPARK = "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 2.0 failed 4 times: "
 
@@ -32,3 +36,52 @@ def test_a_failure_is_told_in_our_words_with_what_to_do(text: str, said: str):
     assert said in error.message
     assert error.hint
     assert "4711" not in str(error)
+
+
+_TRACE = (
+    "An error occurred while calling o1.save.\n: " + "\tat org.apache.spark.SomeClass.call(SomeClass.scala:1)\n" * 2000
+)
+_OF_SPARK = re.compile(
+    "py4j.protocol.Py4JJavaError: An error occurred while calling((.|\r\n|\r|\n)*)(java.lang.InterruptedException)"
+)
+"""`StreamExecution.PROXY_ERROR`, which recurses for every character between the two."""
+
+
+def raised(cause: str, error: Exception | None = None) -> str:
+    """What Spark gets to see of a batch that fails."""
+    with pytest.raises(Exception) as seen, shorten_failures():  # noqa: PT012 - any of them
+        try:
+            raise RuntimeError(cause)
+        except RuntimeError as inner:
+            if error is None:
+                raise
+            raise error from inner
+    return "".join(traceback.format_exception(seen.value))
+
+
+def test_a_batch_that_fails_is_told_to_spark_without_pages_of_java():
+    for cause, error, said in [
+        (_TRACE, OutputError("the topic t cannot be written", hint="look at it"), "the topic t cannot be written"),
+        (f"{_TRACE}Caused by: java.io.IOException: No space left on device", None, "no space left on the device"),
+    ]:
+        text = raised(cause, error)
+        assert len(text) < 3000
+        assert not _OF_SPARK.search(text)
+        assert said in told([text]).message
+        assert told([text]).hint
+
+
+def test_a_batch_that_was_stopped_is_still_known_to_be():
+    cause = f"py4j.protocol.Py4JJavaError: {_TRACE}Caused by: java.lang.InterruptedException\n\t at x"
+    for error in (None, OutputError("the topic t cannot be written: InterruptedException")):
+        text = raised(cause, error)
+        assert len(text) < 3000
+        found = _OF_SPARK.search(text)
+        assert found
+        assert len(found[0]) < 200
+
+
+def test_a_new_schema_and_those_who_debug_see_all_of_it(monkeypatch: pytest.MonkeyPatch):
+    assert "DELTA_SCHEMA_CHANGED" in raised(f"[DELTA_SCHEMA_CHANGED] {_TRACE}")
+    monkeypatch.setenv("WEEVER_DEBUG", "1")
+    assert len(raised(_TRACE)) > len(_TRACE)

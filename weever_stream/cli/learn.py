@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weever_stream.cli.output import Format
-from weever_stream.cli.supervising import STARTING, EndedEarly, Stop, jvm_may_end, wait
+from weever_stream.cli.supervising import STARTING, jvm_may_end, stoppable, wait
 from weever_stream.errors import RuleError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from weever_stream.cli.lessons import LessonLines
+    from weever_stream.cli.supervising import Stop
     from weever_stream.job.job import Job
     from weever_stream.stream.lessons import LearnReport
 
@@ -38,6 +39,9 @@ def learn(
     anew: Annotated[
         bool, typer.Option("--anew", help="Forget what was learned and begin again; decisions are kept.")
     ] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Continue tables of rule events that another checkpoint wrote.")
+    ] = False,
     top: Annotated[int, typer.Option(min=1, help="text: how many rules of a batch are shown.")] = 20,
     master: Annotated[str | None, typer.Option(help="The Spark master, where none is set otherwise.")] = None,
     format: Annotated[Format, typer.Option(help="How batches are told.")] = Format.text,
@@ -45,11 +49,29 @@ def learn(
 ) -> int:
     """Keep the rules that hold on a table current as it changes."""
     from weever_stream.cli.lessons import LessonLines
-    from weever_stream.state.lease import Lease
-    from weever_stream.stream.places import learn_notes_of
 
     asked = _job(job, every)
     lines = LessonLines(as_json=format is Format.json, quiet=quiet, shown=top)
+    return stoppable(
+        partial(_start, asked, lines, once=once, every=every, anew=anew, take_over=take_over, master=master)
+    )
+
+
+def _start(
+    asked: Job,
+    lines: LessonLines,
+    stop: Stop,
+    *,
+    once: bool,
+    every: str | None,
+    anew: bool,
+    take_over: bool,
+    master: str | None,
+) -> int:
+    """Takes the lease, starts Spark and runs the query to its end."""
+    from weever_stream.state.lease import Lease
+    from weever_stream.stream.places import learn_notes_of
+
     with Lease(learn_notes_of(asked), "weever learn") as lease:  # before Spark starts: who is refused need not wait
         with lines.status(STARTING):
             from weever_stream.stream.learning import start_learning
@@ -58,7 +80,8 @@ def learn(
             app = f"weever learn {asked.file.table}"
             spark = session(asked.connectors, master=master, conf=asked.settings, app=app)
         with jvm_may_end(spark):
-            code = _supervised(partial(start_learning, spark, asked, once=once, every=every), lines, anew=anew)
+            begin = partial(start_learning, spark, asked, once=once, every=every, take_over=take_over)
+            code = _supervised(begin, lines, stop, anew=anew)
         lease.check()
         return code
 
@@ -78,30 +101,25 @@ def _job(path: Path, every: str | None) -> Job:
     return asked
 
 
-def _supervised(begin: Callable[..., StreamingQuery], lines: LessonLines, *, anew: bool) -> int:
+def _supervised(begin: Callable[..., StreamingQuery], lines: LessonLines, stop: Stop, *, anew: bool) -> int:
     """Runs the query to its end, and again where only the schema of its source has changed."""
     from weever_stream.stream.failures import schema_changed, texts_of, told
     from weever_stream.stream.restarts import Restarts
 
-    stop = Stop()
     observe: Callable[[LearnReport], None] = stop.observed(lines.batch)
-    with stop.on_signals():
-        restarts, first = Restarts(), True
-        while True:
-            try:
-                query = begin(observe, anew=anew and first)
-            except EndedEarly:
-                return stop.code
-            stop.running, first = True, False
-            if not wait(query, stop, lambda: None):
-                query.stop()
-            failure = query.exception()
-            if failure is None or stop.signal:
-                return stop.code
-            texts = texts_of(failure)
-            if not schema_changed(texts):
-                if os.environ.get("WEEVER_DEBUG") == "1":
-                    raise failure
-                raise told(texts)
-            restarts.add(query)
-            lines.notice("the table has a new schema; starting again with it")
+    restarts, first = Restarts(), True
+    while True:
+        query = begin(observe, anew=anew and first)
+        stop.running, first = True, False
+        if not wait(query, stop, lambda: None):
+            query.stop()
+        failure = query.exception()
+        if failure is None or stop.signal:
+            return stop.code
+        texts = texts_of(failure)
+        if not schema_changed(texts):
+            if os.environ.get("WEEVER_DEBUG") == "1":
+                raise failure
+            raise told(texts)
+        restarts.add(query)
+        lines.notice("the table has a new schema; starting again with it")

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weever_stream.cli.output import Format
-from weever_stream.cli.supervising import STARTING, EndedEarly, Stop, jvm_may_end, wait
+from weever_stream.cli.supervising import STARTING, jvm_may_end, stoppable, wait
 from weever_stream.errors import RuleError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from weever_stream.cli.progress import BatchLines
+    from weever_stream.cli.supervising import Stop
     from weever_stream.errors import WeeverError
     from weever_stream.job.job import Job
     from weever_stream.observe.watch import Watch
@@ -61,7 +63,7 @@ def run(
         typer.Option(help="If rules are not those of the checkpoint; `state.rule_changes` of the job file, else ask."),
     ] = None,
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="An empty checkpoint goes on with Delta tables that another one wrote.")
+        bool, typer.Option("--take-over", help="Let an empty checkpoint continue sinks that another one wrote.")
     ] = False,
     master: Annotated[str | None, typer.Option(help="The Spark master, where none is set otherwise.")] = None,
     metrics_port: Annotated[
@@ -76,6 +78,24 @@ def run(
 
     asked = _job(job, from_version, every)
     lines = BatchLines(as_json=format is Format.json, quiet=quiet, dead_letters=dead_letters_of(asked))
+    policy = rule_changes.value if rule_changes is not None else asked.state.rule_changes
+    begin = partial(_start, once=once, every=every, policy=policy, take_over=take_over, master=master)
+    return stoppable(partial(begin, asked, lines, metrics_port))
+
+
+def _start(
+    asked: Job,
+    lines: BatchLines,
+    metrics_port: int | None,
+    stop: Stop,
+    *,
+    once: bool,
+    every: str | None,
+    policy: str,
+    take_over: bool,
+    master: str | None,
+) -> int:
+    """Takes the lease, starts Spark and runs the query to its end."""
     from weever_stream.observe.lineage import lineage_of
     from weever_stream.observe.watch import watching
     from weever_stream.state.lease import Lease
@@ -102,7 +122,6 @@ def run(
         done = Notes(notes_of(asked)).read(PROGRESS) or {}
         watch.metrics.resume(done or None)
         watch.metrics.targets(target.name for target in asked.alerts)
-        policy = rule_changes.value if rule_changes is not None else asked.state.rule_changes
         approve = _once(_noted(_approval(asked, policy), watch))
         found = check_job(asked)
         for error in found.refusals:
@@ -123,10 +142,11 @@ def run(
             begin = partial(
                 start, spark, asked, once=once, every=every, also=told, approve=approve, take_over=take_over
             )
-            with _learning(spark, asked, once, every, lines.notice, watch) as beside:
+            with _learning(spark, asked, once, every, take_over, lines.notice, watch) as beside:
                 code = _supervised(
                     begin,
                     watch.observed(lines.batch),
+                    stop,
                     Standing(asked, done.get("position")),
                     notice=lines.notice,
                     watch=watch,
@@ -139,7 +159,13 @@ def run(
 
 @contextmanager
 def _learning(
-    spark: Any, job: Job, once: bool, every: str | None, notice: Callable[[str], None], watch: Watch
+    spark: Any,
+    job: Job,
+    once: bool,
+    every: str | None,
+    take_over: bool,
+    notice: Callable[[str], None],
+    watch: Watch,
 ) -> Iterator[Beside | None]:
     """What learns rules beside the job's query, if the job asks for it. Its failure is told and is not the job's."""
     if job.learn is None:
@@ -158,7 +184,8 @@ def _learning(
         watch.learning_failed(error.message)
         notice(f"learning has stopped, and goes on at the next start: {error.render()}")
 
-    beside = Beside(partial(start_learning, spark, job, observe, once=once, every=job.learn.every or every), failed)
+    begin = partial(start_learning, once=once, every=job.learn.every or every, take_over=take_over)
+    beside = Beside(partial(begin, spark, job, observe), failed)
     try:
         yield beside
     finally:
@@ -224,6 +251,7 @@ def _once(approve: Callable[[Revision], None]) -> Callable[[Revision], None]:
 def _supervised(
     begin: Callable[[Callable[[BatchReport], None]], Running],
     observe: Callable[[BatchReport], None],
+    stop: Stop,
     standing: Standing,
     *,
     notice: Callable[[str], None],
@@ -235,44 +263,41 @@ def _supervised(
     from weever_stream.stream.failures import schema_changed, texts_of, told
     from weever_stream.stream.restarts import Restarts, SchemaChangedError
 
-    stop, restarts = Stop(), Restarts()
+    restarts = Restarts()
     idle = _idle(watch, standing, notice, once)
 
     def batch(report: BatchReport) -> None:
         standing.move(report.position)
         observe(report)
 
-    with stop.on_signals():
-        while True:
-            running: Running | None = None
-            try:
-                running = begin(stop.observed(batch))
-            except EndedEarly:
+    while True:
+        running: Running | None = None
+        try:
+            running = begin(stop.observed(batch))
+        except SchemaChangedError:
+            pass  # of the query that brings the checkpoint to new rules
+        if running is not None:
+            stop.running = True
+            watch.query(str(running.query.id))
+            if beside is not None:
+                beside.start()
+            if not wait(running.query, stop, idle):
+                running.stop(after=stop.batch if stop.batch_done.is_set() else None)
+            failure = running.query.exception()
+            if failure is None or stop.signal:
+                if beside is not None and once:
+                    beside.finish(stop.asked)
+                if once and not standing.moved and not stop.signal:
+                    notice(f"nothing new: {standing} is checked")
                 return stop.code
-            except SchemaChangedError:
-                pass  # of the query that brings the checkpoint to new rules
-            if running is not None:
-                stop.running = True
-                watch.query(str(running.query.id))
-                if beside is not None:
-                    beside.start()
-                if not wait(running.query, stop, idle):
-                    running.stop(after=stop.batch if stop.batch_done.is_set() else None)
-                failure = running.query.exception()
-                if failure is None or stop.signal:
-                    if beside is not None and once:
-                        beside.finish(stop.asked)
-                    if once and not standing.moved and not stop.signal:
-                        notice(f"nothing new: {standing} is checked")
-                    return stop.code
-                texts = texts_of(failure)
-                if not schema_changed(texts):
-                    if os.environ.get("WEEVER_DEBUG") == "1":
-                        raise failure
-                    raise told(texts)
-            restarts.add(running.query if running is not None else None)
-            watch.restart()
-            notice("the table has a new schema; starting again with it")
+            texts = texts_of(failure)
+            if not schema_changed(texts):
+                if os.environ.get("WEEVER_DEBUG") == "1":
+                    raise failure
+                raise told(texts)
+        restarts.add(running.query if running is not None else None)
+        watch.restart()
+        notice("the table has a new schema; starting again with it")
 
 
 def _idle(watch: Watch, standing: Standing, notice: Callable[[str], None], once: bool) -> Callable[[], None]:

@@ -1,7 +1,8 @@
-"""What verbs that run a query have in common: they end in good order when they are asked to, and Spark with them.
+"""What commands that run a query have in common: they end in good order when they are asked to, and Spark with them.
 
-On SIGTERM or Ctrl-C the batch under way is waited for, half a minute at most; a second Ctrl-C does not wait. What was
-abandoned is done again by the next start.
+On SIGTERM or Ctrl-C the current batch gets half a minute to finish; a second Ctrl-C does not wait. A batch that was
+abandoned is repeated by the next start. The signal may reach every process of the job at once (`timeout`, systemd):
+once it has been seen, whatever fails because of it is not an error, and the exit code is that of the signal.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["STARTING", "EndedEarly", "Stop", "jvm_may_end", "wait"]
+__all__ = ["STARTING", "EndedEarly", "Stop", "jvm_may_end", "stoppable", "wait"]
 
 STARTING = "starting Spark (the first start compiles kernels: up to half a minute more)"
 _SECONDS_TO_END = 30.0
@@ -52,7 +53,7 @@ def jvm_may_end(spark: Any) -> Iterator[None]:
             hint="its last words may be above; if memory was short, give it more. Then start the job again: it goes on",
         ) from None
     finally:
-        with suppress(Py4JError, ConnectionError):
+        with suppress(Exception):  # a JVM that is gone, or a connection that a signal cut in the middle of an answer
             spark.stop()
 
 
@@ -90,8 +91,10 @@ class Stop:
         """Within the block SIGTERM and Ctrl-C ask the job to end."""
 
         def ask(number: int, _: object) -> None:
-            if self.asked.is_set() and number == signal.SIGINT:
-                raise KeyboardInterrupt
+            if self.asked.is_set():
+                if number == signal.SIGINT:
+                    raise KeyboardInterrupt
+                return  # the job is ending already
             self.signal = number
             self.asked.set()
             if not self.running:  # a change of rules may take long, and can be cut off anywhere
@@ -110,6 +113,20 @@ class Stop:
                     signal.signal(number, handler)
 
         return handled()
+
+
+def stoppable(run: Callable[[Stop], int]) -> int:
+    """Runs a command until it ends or a signal stops it; the exit code."""
+    stop = Stop()
+    with stop.on_signals():
+        try:
+            return run(stop)
+        except EndedEarly:
+            return stop.code
+        except Exception:
+            if not stop.signal:
+                raise
+            return stop.code
 
 
 def wait(query: StreamingQuery, stop: Stop, idle: Callable[[], None]) -> bool:

@@ -6,16 +6,18 @@ here they are found again. Of other errors only the name is shown: Spark's messa
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from weever_stream import errors
 from weever_stream.errors import EngineError, WeeverError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["schema_changed", "texts_of", "told"]
+__all__ = ["schema_changed", "shorten_failures", "texts_of", "told"]
 
 _OURS = re.compile(r"weever_stream\.errors\.(\w+): (.+?)(?:\n\s*hint: ([^\n]*))?(?=\n|$)")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] weever: (.+)\n\s*hint: (.+)\n")
@@ -90,6 +92,9 @@ _SCHEMA = re.compile(r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_METADATA_EVOLUTION")
 _CLASS = re.compile(r"\b((?:[a-z]\w{0,60}\.){1,12}[A-Z]\w{0,100}?(?:Error|Exception))\b")
 """Bounded, or a message that quotes a long row would take hours."""
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
+_INTERRUPTED = re.compile(r"\bjava\.(?:lang\.|io\.|nio\.channels\.)(?:Interrupted|ClosedByInterrupt)(?:IO)?Exception\b")
+_STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling Spark: java.lang.InterruptedException"
+"""How Spark recognizes that a batch failed only because the query was stopped (`StreamExecution.PROXY_ERROR`)."""
 
 
 def told(texts: Iterable[str]) -> WeeverError:
@@ -111,6 +116,24 @@ def told(texts: Iterable[str]) -> WeeverError:
     classes = _CLASS.findall(whole)
     name = conditions[-1] if conditions else classes[-1] if classes else "Spark does not say why"
     return EngineError(f"the query failed: {name}", hint="WEEVER_DEBUG=1 shows all of it")
+
+
+@contextmanager
+def shorten_failures() -> Iterator[None]:
+    """Within a batch: whatever fails is raised in our words alone, without Java's traces.
+
+    Spark takes the traceback of a failed batch as one text and searches it with a regular expression that recurses for
+    every character of it: pages of Java traces overflow the stack of the query's thread, which prints a thousand lines.
+    """
+    try:
+        yield
+    except Exception as error:
+        texts = texts_of(error)
+        if os.environ.get("WEEVER_DEBUG") == "1" or schema_changed(texts):
+            raise
+        if any(_INTERRUPTED.search(text) for text in texts):
+            raise EngineError(f"the batch was stopped ({_STOPPED})") from None
+        raise (error if isinstance(error, WeeverError) else told(texts)) from None
 
 
 def texts_of(failure: BaseException | None) -> list[str]:

@@ -26,6 +26,7 @@ from weever_stream.learn.together import Together
 from weever_stream.learn.weighing import weigh
 from weever_stream.sinks.ruleevents import RuleEvents
 from weever_stream.stream.collecting import TYPE, UPSERT, VERSION, collected
+from weever_stream.stream.failures import shorten_failures
 from weever_stream.stream.position import planned, read_text
 from weever_stream.stream.progress import PROGRESS
 
@@ -104,6 +105,10 @@ class Lessons:
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """For `foreachBatch`."""
+        with shorten_failures():
+            self._learn(frame, batch)
+
+    def _learn(self, frame: DataFrame, batch: int) -> None:
         began = time.perf_counter()
         self.lease.check()
         when = planned(self.spark, self.checkpoint, batch)

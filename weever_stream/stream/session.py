@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from contextlib import contextmanager
 from importlib.resources import files
@@ -113,6 +114,7 @@ def _running() -> SparkSession | None:
 def _started(needed: Sequence[Kind], given: Mapping[str, str | Secret], app: str) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     java()
@@ -126,7 +128,8 @@ def _started(needed: Sequence[Kind], given: Mapping[str, str | Secret], app: str
     try:
         # The JVM first: only it can tell what spark-submit and spark-defaults.conf have set.
         with _quiet_log():
-            SparkContext._ensure_initialized(conf=launch)
+            gateway = launch_gateway(launch, _DeafToSigterm())  # type: ignore[no-untyped-call]
+            SparkContext._ensure_initialized(gateway=gateway, conf=launch)
         asked = conf | dict(launch.getAll())
         told = dict(SparkConf().getAll()) | asked
         named = told.get("spark.app.name", _NAMELESS)
@@ -136,6 +139,22 @@ def _started(needed: Sequence[Kind], given: Mapping[str, str | Secret], app: str
         return builder.getOrCreate()
     except PySparkException as error:
         raise _not_started(jars, str(error)) from None
+
+
+class _DeafToSigterm(dict[str, Any]):
+    """How the JVM is launched: so that it ignores SIGTERM, as PySpark makes it ignore Ctrl-C.
+
+    `timeout`, systemd and shells send the signal to every process of a job at once. Python is the one to answer: it
+    lets the current batch finish and then stops the JVM, which would otherwise end in the middle of it. A JVM whose
+    Python has died ends by itself. PySpark sets `preexec_fn` itself, so this is the place to add to it.
+    """
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        def prepare() -> None:
+            value()
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+        super().__setitem__(name, prepare if name == "preexec_fn" else value)
 
 
 def _may_be_seen(name: str, value: str | Secret) -> bool:
