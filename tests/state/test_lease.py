@@ -21,6 +21,7 @@ from pyarrow import fs
 
 from weever_stream.errors import StateError
 from weever_stream.state import lease as module
+from weever_stream.state import leasenote as leasenote_module
 from weever_stream.state import notes as notes_module
 from weever_stream.state import store as store_module
 from weever_stream.state.lease import Lease
@@ -112,7 +113,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoreOptions:
         return False, fs.LocalFileSystem(), options.uri
 
     (tmp_path / "store").mkdir()
-    for one in (module, notes_module):
+    for one in (module, notes_module, leasenote_module):
         monkeypatch.setattr(one, "opened", opened)
     monkeypatch.setattr(module, "gettempdir", lambda: str(tmp_path / "host"))
     monkeypatch.setattr(module, "RENEWED_EVERY", 0.05)
@@ -200,6 +201,39 @@ def test_a_renewal_that_hangs_ends_the_lease_for_who_asks(elsewhere: StoreOption
         with pytest.raises(StateError, match="could not be renewed"):
             lease.check()
         hangs.set()
+
+
+@pytest.mark.parametrize("clock", [0, 1])
+def test_a_machine_that_was_suspended_has_lost_its_lease(
+    elsewhere: StoreOptions, monkeypatch: pytest.MonkeyPatch, clock: int
+):
+    """The clocks of a machine that slept, and of a paused virtual machine, jump; nothing else has happened."""
+    monkeypatch.setattr(module, "RENEWED_EVERY", 30.0)
+    with Lease(elsewhere) as lease:
+        lease.check()
+        then = module._clocks
+        jump = [61.0 if number == clock else 0.0 for number in range(2)]
+        monkeypatch.setattr(module, "_clocks", lambda: tuple(a + b for a, b in zip(then(), jump, strict=True)))
+        with pytest.raises(StateError, match="could not be renewed in time"):
+            lease.check()
+        assert not lease.ours
+        monkeypatch.setattr(module, "RENEWED_EVERY", 0.05)
+
+
+def test_a_renewal_counts_from_when_it_was_begun(elsewhere: StoreOptions, monkeypatch: pytest.MonkeyPatch):
+    """Others count from the time in the note, which is that of the beginning."""
+    with Lease(elsewhere):
+        held = module._HELD[elsewhere.uri]
+        before, write = held.renewed, Notes.write
+        seen: list[tuple[float, float]] = []
+
+        def slow(self: Notes, name: str, noted: dict[str, Any], **more: Any) -> None:
+            seen.append(module._clocks())
+            write(self, name, noted, **more)
+
+        monkeypatch.setattr(Notes, "write", slow)
+        _until(lambda: held.renewed != before)
+        assert held.renewed[0] <= seen[-1][0]
 
 
 def _until(done: Any) -> None:

@@ -6,6 +6,7 @@ read all the same; a bad copy in the cache that outlives the repair of the file;
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,10 @@ from tests.stream.servers.s3 import ObjectStore
 from tests.stream.simulated import Simulation, change_frame, setup_of
 from tests.stream.test_work import Feed, truth
 from weever_stream.errors import OutputError, StateError
+from weever_stream.state import lease as lease_module
 from weever_stream.state.inspect import orphans
+from weever_stream.state.lease import Lease
+from weever_stream.state.leasenote import open_note
 from weever_stream.state.manifest import Manifest
 from weever_stream.state.notes import Notes
 from weever_stream.state.store import RunStore, StoreOptions
@@ -107,6 +111,59 @@ def test_a_store_that_refuses_or_is_not_there_is_told_without_secrets(s3: Object
     assert s3.secret_key not in repr(nowhere)
     with pytest.raises(StateError, match=r"cannot be opened for run files: TypeError"):
         RunStore(options(s3, "runs", tmp_path, no_such_option=1))
+
+
+def test_of_two_that_take_a_lease_at_once_one_gets_it(s3: ObjectStore, tmp_path: Path):
+    one, two = (open_note(options(s3, "raced/weever", tmp_path)) for _ in range(2))
+    assert one.conditional
+    assert one.read() is None
+    assert two.read() is None, "both have seen that nobody holds it"
+    assert one.replace({"token": "one"})
+    assert not two.replace({"token": "two"})
+    assert two.read() == {"token": "one"}
+    # The same for one that both have seen to be stale, and for a holder that slept while another took it.
+    assert two.replace({"token": "two"})
+    assert not one.replace({"token": "one", "renewed": 1})
+    assert one.read() == {"token": "two"}
+
+
+def test_a_lease_on_s3_is_held_lost_and_given_back(s3: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    where = options(s3, "lease/weever", tmp_path)
+    monkeypatch.setattr(lease_module, "gettempdir", lambda: str(tmp_path / "host"))
+    monkeypatch.setattr(lease_module, "RENEWED_EVERY", 0.05)
+    with Lease(where) as lease:
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(lease_module, "_HELD", {})
+            elsewhere.setattr(lease_module, "gettempdir", lambda: str(tmp_path / "host2"))
+            with pytest.raises(StateError, match="is in use by weever run"):
+                Lease(where).take()
+        lease.check()
+        renewed = (Notes(where).read("lease.json") or {})["renewed"]
+        end = time.monotonic() + 30
+        while (Notes(where).read("lease.json") or {})["renewed"] == renewed:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        Notes(where).write("lease.json", {"token": "x", "what": "weever run", "host": "h", "pid": 7, "since": "now"})
+        while lease.lost is None:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        with pytest.raises(StateError, match="it is held by weever run on h"):
+            lease.check()
+    assert (Notes(where).read("lease.json") or {})["token"] == "x", "what is another's stays"
+    Notes(where).write("lease.json", {"token": "x", "renewed": 0})
+    with Lease(where) as again:
+        again.check()
+
+
+def test_an_option_that_only_arrow_knows_leaves_a_plain_note(
+    s3: ObjectStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    note = open_note(options(s3, "plain/weever", tmp_path, request_timeout=5))
+    assert not note.conditional
+    assert note.replace({"token": "one"})
+    assert note.read() == {"token": "one"}
+    assert [record.message for record in caplog.records] == ["lease_is_weak"]
+    assert s3.secret_key not in str([vars(record) for record in caplog.records])
 
 
 def test_a_journal_on_s3_comes_back_and_is_tidied(s3: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,14 +1,19 @@
-"""The lease of a checkpoint: one driver at a time. A second one is refused at once, and told who holds it.
+"""The lease of a checkpoint: one driver at a time. A second one is refused at once, with the name of the holder.
 
-On a local disk it is a lock (`flock`) on `weever/lease` in the checkpoint. The system lets go of it when the process
+On a local disk it is a lock (`flock`) on `weever/lease` in the checkpoint. The system releases it when the process
 ends, however it ends, so a crash never blocks a restart. On an object store, HDFS, or a disk without locks it is a note
-with the holder's name, renewed every 10 seconds; one that was not renewed for a minute is stale, is watched for one
-renewal more (clocks may differ), and taken over. A holder that finds another's name, or could not renew for most of a
-minute, has lost it: `check` raises, and batches call that before they write. A driver that died on the same machine is
-succeeded at once there too: a lock in the folder for temporary files says that it is dead.
+with the holder's name (`leasenote`), renewed every 10 seconds; one that was not renewed for a minute is stale, is
+watched for one renewal more (clocks may differ), and taken over. Where the store has a conditional put, exactly one
+process can take it, and a holder that was suspended cannot overwrite the note of its successor.
 
-A process may take a lease that it holds already; it lets go when the last taker does. Cost: one small file, and for the
-remote kind one write every 10 seconds.
+A holder that finds another's name, or could not renew for most of a minute, has lost it: `check` raises, and batches
+call it before everything they write. The time is that of two clocks, because a machine may have been suspended in
+between: the one that runs on while the machine sleeps, and the wall clock, which a paused virtual machine corrects when
+it wakes up. A driver that died on the same machine is succeeded at once there too: a lock in the folder for temporary
+files says that it is dead.
+
+A process may take a lease that it holds already; it is released when the last taker does. Cost: one small file, and for
+the remote kind one write every 10 seconds.
 """
 
 from __future__ import annotations
@@ -31,12 +36,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from weever_stream.errors import OutputError, StateError
-from weever_stream.state.notes import Notes
+from weever_stream.state.leasenote import open_note
 from weever_stream.state.store import opened
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from weever_stream.state.leasenote import LeaseNote
     from weever_stream.state.store import StoreOptions
 
 try:
@@ -46,13 +52,19 @@ except ImportError:  # Windows: the note alone must do
 
 __all__ = ["Lease"]
 
-LEASE, NOTE = "lease", "lease.json"
+LEASE = "lease"
 RENEWED_EVERY, STALE_AFTER, SETTLES_IN = 10.0, 60.0, 1.0
 """Seconds: between renewals; without one until it is stale; until two that take it in one moment see who was last."""
 OVERDUE = STALE_AFTER - RENEWED_EVERY
 """Seconds without a renewal until a holder no longer takes it for its own."""
 _ONE = "one checkpoint serves one job: stop that one first, or give this one another `state.checkpoint`"
+_SLEEPLESS = getattr(time, "CLOCK_BOOTTIME", None)
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL}
+
+
+def _clocks() -> tuple[float, float]:
+    """Seconds by a clock that runs on while the machine sleeps, where there is one, and by the wall clock."""
+    return time.monotonic() if _SLEEPLESS is None else time.clock_gettime(_SLEEPLESS), time.time()
 
 
 @dataclass
@@ -66,8 +78,9 @@ class _Held:
     ended: threading.Event = field(default_factory=threading.Event)
     """Ends the renewals."""
     renewing: threading.Thread | None = None
-    renewed: float = field(default_factory=time.monotonic)
-    """When, by this machine's own clock."""
+    note: LeaseNote | None = None
+    renewed: tuple[float, float] = field(default_factory=_clocks)
+    """When the last renewal that succeeded was begun, by this machine's own clocks."""
     lost: str | None = None
     """Why it is held no more."""
     with_it: list[Any] = field(default_factory=list)
@@ -153,9 +166,9 @@ class Lease:
                 held.renewing.join(RENEWED_EVERY)
             for other in held.with_it:
                 other.release()
-            if held.token and held.lost is None:
+            if held.note is not None and held.lost is None:
                 with suppress(OutputError):  # it becomes stale by itself
-                    Notes(self._options).write(NOTE, {**self._holder(held.token), "renewed": 0})
+                    held.note.replace({**self._holder(held.token), "renewed": 0})
             if held.file is not None:
                 os.close(held.file)
 
@@ -194,56 +207,66 @@ class Lease:
         before = _read(here) if file != _UNSUPPORTED else {}
         held = _Held(None if file == _UNSUPPORTED else file, uuid4().hex)
         try:
-            self._take_note(held.token, before.get("token"))
+            held.note = open_note(self._options)
+            held.renewed = _clocks()
+            self._take_note(held.note, held.token, before.get("token"))
             if held.file is not None:
                 _overwrite(held.file, json.dumps(self._holder(held.token)).encode())
         except BaseException:
             if held.file is not None:
                 os.close(held.file)
             raise
-        held.renewing = threading.Thread(target=self._renew, args=(held,), name="weever lease", daemon=True)
+        held.renewing = threading.Thread(target=self._renew, args=(held, held.note), name="weever lease", daemon=True)
         held.renewing.start()
         return held
 
-    def _take_note(self, token: str, dead: str | None) -> None:
+    def _take_note(self, note: LeaseNote, token: str, dead: str | None) -> None:
         """Writes our name where there is none, or that of the dead, or one that is stale."""
-        notes = Notes(self._options)
-        there = notes.read(NOTE)
+        there = note.read()
         if there is not None and there.get("token") != dead:
             age = time.time() - float(there.get("renewed", 0))
             if -RENEWED_EVERY <= age < STALE_AFTER:  # one from the future has a clock that differs: it is watched
                 raise _refusal(self._root, there)
             if there.get("renewed", 0):  # not given back: is it stale, or do our clocks differ?
                 time.sleep(RENEWED_EVERY * 1.2)
-                if notes.read(NOTE) != there:
+                if note.read() != there:
                     raise _refusal(self._root, there)
-        self._write_note(notes, token)
-        time.sleep(SETTLES_IN)
-        there = notes.read(NOTE) or {}
-        if there.get("token") != token:
-            raise _refusal(self._root, there)
+        if not note.replace(self._signed(token)):
+            raise _refusal(self._root, note.read() or {})
+        if not note.conditional:
+            time.sleep(SETTLES_IN)
+            there = note.read() or {}
+            if there.get("token") != token:
+                raise _refusal(self._root, there)
 
-    def _write_note(self, notes: Notes, token: str) -> None:
-        notes.write(NOTE, {**self._holder(token), "renewed": time.time()})
+    def _signed(self, token: str) -> dict[str, Any]:
+        return {**self._holder(token), "renewed": time.time()}
 
-    def _renew(self, held: _Held) -> None:
-        notes = Notes(self._options)
+    def _renew(self, held: _Held, note: LeaseNote) -> None:
         while not held.ended.wait(RENEWED_EVERY):
             try:
-                there = notes.read(NOTE) or {}
-                if there.get("token") != held.token:
-                    held.lost = f"it is held by {_name(there)}"
-                    return
-                if not held.ended.is_set():
-                    self._write_note(notes, held.token)
-                    if _overdue(held):  # it took so long that another may have taken it meanwhile
-                        held.lost = _NOT_RENEWED
-                        return
-                    held.renewed = time.monotonic()
+                self._renew_once(held, note)
             except Exception:
                 if _overdue(held):
                     held.lost = _NOT_RENEWED
-                    return
+            if held.lost is not None:
+                return
+
+    def _renew_once(self, held: _Held, note: LeaseNote) -> None:
+        began = _clocks()
+        replaced = note.conditional and note.replace(self._signed(held.token))
+        if not replaced:
+            there = note.read() or {}
+            if there.get("token") != held.token:
+                held.lost = f"it is held by {_name(there)}"
+                return
+            # A write of ours whose answer was lost, or a store without conditions.
+            if held.ended.is_set() or not note.replace(self._signed(held.token)):
+                return
+            if not note.conditional and _overdue(held):  # it took so long that another may have taken it meanwhile
+                held.lost = _NOT_RENEWED
+                return
+        held.renewed = began
 
 
 _UNSUPPORTED = -1
@@ -252,7 +275,7 @@ _NOT_RENEWED = "it could not be renewed in time"
 
 def _overdue(held: _Held) -> bool:
     """Whether it was not renewed for so long that others may soon take it for stale."""
-    return time.monotonic() - held.renewed > OVERDUE
+    return max(now - then for now, then in zip(_clocks(), held.renewed, strict=True)) > OVERDUE
 
 
 def _lock(path: Path) -> int | None:

@@ -23,6 +23,7 @@ from weever_stream.learn.drift import Observation
 from weever_stream.sinks.batch import DELTA_COLUMNS, REJECT_COLUMNS, Batch
 from weever_stream.stream.deltas import DELTA_SCHEMA, net, unpacked, unpacked_here
 from weever_stream.stream.drifting import struck
+from weever_stream.stream.failures import shorten_failures
 from weever_stream.stream.operator import ASIDE, DELTAS, REJECTS, TALLY, unpack_rejects
 from weever_stream.stream.position import planned, read_text
 from weever_stream.stream.progress import BatchReport
@@ -65,11 +66,12 @@ class Batches:
     def __call__(self, output: DataFrame, batch: int) -> None:
         """For `foreachBatch`."""
         began = time.perf_counter()
-        output.persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            self._write(output, batch, began)
-        finally:
-            output.unpersist()
+        with shorten_failures():
+            output.persist(StorageLevel.MEMORY_AND_DISK)
+            try:
+                self._write(output, batch, began)
+            finally:
+                output.unpersist()
 
     def _write(self, output: DataFrame, number: int, began: float) -> None:
         when = planned(self.spark, self.checkpoint, number)
@@ -97,7 +99,9 @@ class Batches:
             self.dead_letters.write(batch)
             self._refuse_too_many(counts)
             for sink in self.sinks:
+                self.guard.write(batch)  # each may take long, and a machine may be suspended in between
                 sink.write(batch)
+            self.guard.write(batch)
         finally:
             if moved is not None:
                 moved.unpersist()
