@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.sinks.batches import NASTY, Pair, Story, time_of
+from weever_stream.errors import OutputError
 from weever_stream.job.options import DeltaSink, FilesSink
 from weever_stream.sinks import Sink, open_dead_letters, open_sinks
 
@@ -26,12 +27,12 @@ class Written:
     def __init__(self, spark: Any, path: Path, kind: str) -> None:
         self.spark, self.path, self.kind = spark, str(path / "viol ations"), kind
 
-    def sink(self) -> Sink:
+    def sink(self, *, take_over: bool = False) -> Sink:
         if self.kind == "delta":
             options: Any = DeltaSink(kind="delta", path=self.path)
         else:
             options = FilesSink(kind="files", path=self.path, format=self.kind)
-        return open_sinks(self.spark, [options])[0]
+        return open_sinks(self.spark, [options], take_over=take_over)[0]
 
     def log(self) -> list[Any]:
         if self.kind == "delta":
@@ -94,6 +95,44 @@ def test_an_empty_batch_writes_nothing(written: Written, spark: Any) -> None:
     sink = written.sink()
     sink.write(Story(spark).batch(0))
     assert written.log() == []
+
+
+def test_another_checkpoint_is_refused_until_it_takes_over(written: Written, spark: Any) -> None:
+    first, second = Story(spark), Story(spark, query="query-2")
+    for number, added in enumerate([[A], [B], [C]]):
+        written.sink().write(first.batch(number, added))
+    before = written.log()
+    later = second.batch(0, [B])
+    for refused in (later, second.batch(0)):
+        with pytest.raises(OutputError, match="holds the violations of another run") as raised:
+            written.sink().write(refused)
+        assert "--take-over" in str(raised.value.hint)
+    with pytest.raises(OutputError, match="is ahead of the checkpoint: it holds batch 2, this would be 1"):
+        written.sink().write(Story(spark).batch(1, [C]))
+    assert written.log() == before, "what is refused changes nothing"
+    for _ in range(2):
+        written.sink(take_over=True).write(later)
+    sums: dict[str, int] = {}
+    for row in written.log():
+        sums[row.violation_id] = sums.get(row.violation_id, 0) + (1 if row.change == "added" else -1)
+    assert {found for found, total in sums.items() if total} == {B.id}
+    with pytest.raises(OutputError, match="holds the violations of another run"):
+        written.sink().write(first.batch(3, [A]))
+    if written.kind != "delta":
+        earlier = spark.read.format(written.kind).load(f"{written.path}/_earlier/query-1").collect()
+        assert {row.violation_id for row in earlier} == {A.id, B.id, C.id}, "nothing is deleted"
+
+
+def test_rejects_of_another_run_are_not_overwritten(spark: Any, tmp_path: Path) -> None:
+    from weever_stream.job.options import Rejects
+
+    chosen = Rejects(sink=FilesSink(kind="files", path=str(tmp_path / "rejects")))
+    open_dead_letters(spark, chosen, "unused").write(Story(spark).batch(0, rejected=["{"]))
+    other = Story(spark, query="query-2").batch(0, rejected=["["])
+    with pytest.raises(OutputError, match="holds the rejected records of another run"):
+        open_dead_letters(spark, chosen, "unused").write(other)
+    open_dead_letters(spark, chosen, "unused", take_over=True).write(other)
+    assert [row.record for row in spark.read.json(str(tmp_path / "rejects")).collect()] == ["["]
 
 
 @pytest.mark.parametrize("kind", ["delta", "json"])

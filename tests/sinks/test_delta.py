@@ -58,16 +58,17 @@ def test_each_batch_is_one_commit_that_tells_its_position(spark: Any, tmp_path: 
     for batch in batches:
         sink.write(batch)
     sink.write(batches[-1])
-    assert commits(tmp_path / "log") == [("CREATE TABLE", None), ("WRITE", 0), ("WRITE", 2), ("WRITE", 3)]
-    assert commits(tmp_path / "open") == [("CREATE TABLE", None), ("WRITE", 0), ("MERGE", 2), ("MERGE", 3)]
+    begun = [("CREATE TABLE", None), ("SET TBLPROPERTIES", None)]
+    assert commits(tmp_path / "log") == [*begun, ("WRITE", 0), ("WRITE", 2), ("WRITE", 3)]
+    assert commits(tmp_path / "open") == [*begun, ("WRITE", 0), ("MERGE", 2), ("MERGE", 3)]
     assert open_ids(tmp_path) == sorted(story.open)
     assert settings(spark) == before
     assert read_sink(str(tmp_path)).position == position(3)
     # what others see of it: openings and closings through the change feed, comments, and no feature they may lack
-    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1)
+    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 2)
     changes = feed.load(str(tmp_path / "open")).groupBy("_commit_version", "_change_type").count().collect()
     assert {(row[0], row[1], row[2]) for row in changes} == {
-        (1, "insert", 6), (2, "insert", 2), (2, "delete", 2), (3, "delete", 2),
+        (2, "insert", 6), (3, "insert", 2), (3, "delete", 2), (4, "delete", 2),
     }  # fmt: skip
     described = {row.col_name: row.comment for row in spark.sql(f"DESCRIBE delta.`{tmp_path}/open`").collect()}
     assert described["opened_at"].startswith("When the batch that added")
@@ -82,6 +83,9 @@ def test_a_table_with_other_columns_is_refused(spark: Any, tmp_path: Path) -> No
     (tmp_path / "x" / "open" / "somebody's.parquet").touch()
     with pytest.raises(OutputError, match=r"x/open cannot be written: DELTA_"):
         delta(spark, tmp_path / "x", tables=["open"])
+    with pytest.raises(OutputError, match=r"parquet/y/log cannot be written: ") as refused:
+        delta(spark, tmp_path / "x" / "open" / "somebody's.parquet" / "y")
+    assert "folder cannot be made" in str(refused.value.hint)
 
 
 def test_another_checkpoint_is_refused_or_takes_over(spark: Any, tmp_path: Path) -> None:
@@ -92,14 +96,38 @@ def test_another_checkpoint_is_refused_or_takes_over(spark: Any, tmp_path: Path)
         delta(spark, tmp_path).write(Story(spark).batch(2, PAIRS[4:5]))
     second = Story(spark, query="query-2")
     batch = second.batch(0, PAIRS[1:5])
-    with pytest.raises(OutputError, match="holds the violations of another run"):
+    with pytest.raises(OutputError, match="holds the violations of another run") as refused:
         delta(spark, tmp_path).write(batch)
+    assert "--take-over" in str(refused.value.hint)
     for _ in range(2):
         delta(spark, tmp_path, take_over=True).write(batch)
     assert open_ids(tmp_path) == sorted(second.open)
     log_only = read_sink(str(tmp_path))
     summed = type(log_only)(str(tmp_path), None, log_only.log_rows).open_index()
     assert sorted(summed["violation_id"].to_pylist()) == sorted(second.open)
+
+
+def test_the_owner_of_a_table_outlives_other_commits_and_the_clean_up_of_its_log(spark: Any, tmp_path: Path) -> None:
+    delta(spark, tmp_path, tables=["log"]).write(Story(spark).batch(5, PAIRS[:3]))
+    log = Reader(str(tmp_path / "log"))
+    for number in range(101):  # more commits than anybody searches; OPTIMIZE makes such ones
+        log.alter.set_table_properties({"delta.logRetentionDuration": f"interval {number} seconds"})
+    log.create_checkpoint()
+    for commit in sorted((tmp_path / "log" / "_delta_log").glob("*.json"))[:50]:
+        commit.unlink()  # what the clean-up of the log does
+    with pytest.raises(OutputError, match="holds the violations of another run"):
+        delta(spark, tmp_path, tables=["log"]).write(Story(spark, query="query-2").batch(0, PAIRS[4:]))
+    with pytest.raises(OutputError, match="ahead of the checkpoint: it holds batch 5, this would be 2"):
+        delta(spark, tmp_path, tables=["log"]).write(Story(spark).batch(2, PAIRS[4:5]))
+    delta(spark, tmp_path, tables=["log"]).write(Story(spark).batch(6, PAIRS[3:4]))
+    assert Reader(str(tmp_path / "log")).to_pyarrow_table().num_rows == 4
+
+
+def test_rows_that_nobody_has_claimed_are_not_continued(spark: Any, tmp_path: Path) -> None:
+    delta(spark, tmp_path / "one", tables=["log"]).write(Story(spark).batch(0, PAIRS[:3]))
+    spark.read.format("delta").load(f"{tmp_path}/one/log").write.format("delta").save(f"{tmp_path}/copy/log")
+    with pytest.raises(OutputError, match="holds the violations of another run"):
+        delta(spark, tmp_path / "copy", tables=["log"]).write(Story(spark).batch(1, PAIRS[3:4]))
 
 
 def test_what_spark_cannot_write_is_told_without_values(spark: Any, tmp_path: Path) -> None:

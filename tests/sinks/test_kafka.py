@@ -56,14 +56,24 @@ def test_rejects_go_to_a_topic(spark: Any, kafka: Any) -> None:
     assert all(tuple(value) == REJECT_COLUMNS for value in found.values())
 
 
-def test_a_broker_that_is_not_there_is_told(spark: Any) -> None:
-    options = KafkaSink(
-        kind="kafka", servers="127.0.0.1:1", topic="nowhere", options={"kafka.max.block.ms": 500, "kafka.retries": 0}
-    )
-    [sink] = open_sinks(spark, [options])
-    with pytest.raises(OutputError, match="the topic nowhere cannot be written: TimeoutException") as raised:
+def test_brokers_that_do_not_answer_are_told_from_a_topic_that_is_missing(spark: Any, kafka: Any) -> None:
+    nowhere = KafkaSink(kind="kafka", servers="127.0.0.1:1", topic="nowhere", options={"kafka.max.block.ms": 500})
+    for opens in (
+        lambda: open_sinks(spark, [nowhere]),
+        lambda: open_dead_letters(spark, Rejects(sink=nowhere), "unused"),
+    ):
+        with pytest.raises(OutputError, match="the topic nowhere cannot be written: its brokers cannot be reached"):
+            opens()
+    [sink] = open_sinks(spark, [nowhere.model_copy(update={"servers": kafka.servers, "topic": "no topic"})])
+    with pytest.raises(OutputError, match="the topic no topic cannot be written") as raised:
         sink.write(Story(spark).batch(0, [Pair("a", "VALUE")]))
     assert "VALUE" not in raised.value.render()
+    # The brokers have gone since the start.
+    sink._options = nowhere  # type: ignore[attr-defined]
+    with pytest.raises(OutputError, match="its brokers cannot be reached") as raised:
+        sink.write(Story(spark).batch(0, [Pair("a", "VALUE")]))
+    assert "VALUE" not in raised.value.render()
+    assert "topic is missing" not in raised.value.render()
 
 
 def test_events_of_learned_rules_go_to_a_topic_by_fingerprint(spark: Any, kafka: Any) -> None:

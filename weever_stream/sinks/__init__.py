@@ -35,8 +35,8 @@ def open_sinks(
 ) -> list[Sink]:
     """The sinks that a job names, each a model of `job.options`. Makes and checks Delta tables; writes no rows.
 
-    With `take_over`, Delta tables of another query are continued: what it left open is closed first. `job` is needed by
-    a quarantine that splits the job's table, and gives the console the operators of its rules.
+    With `take_over`, tables and folders of another query are continued: what it left open is closed or moved away
+    first. `job` is needed by a quarantine that splits the job's table, and gives the console the operators of its rules.
     """
     return [_open(spark, options, job, take_over) for options in sinks]
 
@@ -49,11 +49,11 @@ def _open(spark: SparkSession, options: Any, job: Job | None, take_over: bool) -
     if options.kind == "kafka":
         from weever_stream.sinks.kafka import Topic
 
-        return Topic(options)
+        return Topic(spark, options)
     if options.kind == "files":
         from weever_stream.sinks.files import Files
 
-        return Files(options)
+        return Files(options, take_over=take_over)
     if options.kind == "quarantine":
         from weever_stream.sinks.quarantine import Quarantine
         from weever_stream.sinks.split import Split
@@ -65,9 +65,12 @@ def _open(spark: SparkSession, options: Any, job: Job | None, take_over: bool) -
     return Terminal(options, None if job is None else job.file)
 
 
-def open_dead_letters(spark: SparkSession, rejects: Rejects, default_path: str) -> Sink:
-    """Where a job's rejected records go: its own choice, else JSON files under `default_path`."""
+def open_dead_letters(spark: SparkSession, rejects: Rejects, default_path: str, *, take_over: bool = False) -> Sink:
+    """Where a job's rejected records go: its own choice, else JSON files under `default_path`, in its checkpoint."""
     from weever_stream.job.options import FilesSink
     from weever_stream.sinks.deadletters import DeadLetters
 
-    return DeadLetters(spark, rejects.sink or FilesSink(kind="files", path=default_path))
+    if rejects.sink is not None:
+        return DeadLetters(spark, rejects.sink, take_over=take_over)
+    # Whoever holds the lease of the checkpoint owns what is in it.
+    return DeadLetters(spark, FilesSink(kind="files", path=default_path), take_over=True)

@@ -6,8 +6,8 @@ append to `log` and one MERGE into `open`, which reads the files of the rules in
 a removed violation; the cost grows with these files, not with the table. A commit that conflicts with OPTIMIZE or other
 work on the tables is tried again.
 
-The tables must belong to the job: one that was last written by another query, or that is ahead of the checkpoint, is
-refused, because its content would not add up. `take_over` closes what the earlier query left open and goes on.
+The tables must belong to the job: one that another query owns, or that is ahead of the checkpoint, is refused, because
+its content would not add up. `take_over` closes what the earlier query left open and goes on.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from delta.exceptions import DeltaConcurrentModificationException
 from delta.tables import DeltaTable
 from pyspark.sql import functions as fn
 
-from weever_stream.errors import OutputError
 from weever_stream.sinks.batch import ADDED, REMOVED
 from weever_stream.sinks.failures import writing
-from weever_stream.sinks.tables import LOG, OPEN, make_table, metadata_of, published
+from weever_stream.sinks.ownership import app_id, claim, not_ours, owner_of, refuse_ahead
+from weever_stream.sinks.tables import LOG, OPEN, make_table, metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,12 +39,9 @@ __all__ = [
     "append",
     "as_transaction",
     "child",
-    "is_foreign",
-    "not_ours",
     "one_file_if_small",
     "retried",
     "settings",
-    "writer_of",
 ]
 
 _SMALL = 50_000
@@ -94,11 +91,17 @@ class DeltaTables:
             retried(lambda: _merge(path, one_file_if_small(opened, batch), rules, batch))
 
     def _begin(self, name: str, path: str, batch: Batch) -> None:
-        """Whether the table's content is that of this query, up to a batch before this one or this very batch."""
-        if is_foreign(path, batch):
+        """Makes sure that the table's content is that of this query, up to the batch before this one or this one."""
+        session = batch.deltas.sparkSession
+        owner = owner_of(session, path)
+        if owner == batch.query_id:
+            refuse_ahead(session, path, batch, name)
+            return
+        if owner is not None:
             if not self._take_over:
                 raise not_ours(path)
             self._close_all(name, batch)
+        claim(session, path, batch.query_id)  # last: a take-over that was cut off is repeated
 
     def _close_all(self, name: str, batch: Batch) -> None:
         """Ends all that an earlier query left open: a removal of each in `log`, an empty `open`."""
@@ -121,32 +124,6 @@ class DeltaTables:
         append(closed.select(*LOG.columns), self._paths["log"], batch, "log/take-over")
 
 
-def is_foreign(path: str, batch: Batch) -> bool:
-    """Whether the table was last written by another query. Refuses one that is ahead of the checkpoint."""
-    return writer_of(batch.deltas.sparkSession, path, batch) not in (None, batch.query_id)
-
-
-def writer_of(spark: SparkSession, path: str, batch: Identified) -> str | None:
-    """The query that last wrote a table, None if none did. Refuses one that is ahead of the checkpoint."""
-    last = published(spark, path)
-    if last is None or last.query_id != batch.query_id:
-        return None if last is None else last.query_id
-    if last.batch_id >= batch.id and (last.batch_id, last.position) != (batch.id, batch.position):
-        raise OutputError(
-            f"{path} is ahead of the checkpoint: it holds batch {last.batch_id}, this would be {batch.id}",
-            hint="the checkpoint is older than the table: restore both from one time, or start both anew",
-        )
-    return last.query_id
-
-
-def not_ours(path: str) -> OutputError:
-    """What is said of a table that another query has written."""
-    return OutputError(
-        f"{path} holds the violations of another run, whose checkpoint is not this one",
-        hint="go on with that checkpoint, or name another path for the sink",
-    )
-
-
 def child(path: str, name: str) -> str:
     """A path below another, local or remote."""
     return f"{path.rstrip('/')}/{name}"
@@ -162,7 +139,7 @@ def append(frame: DataFrame, path: str, batch: Identified, table: str) -> None:
     writer = (
         frame.write.format("delta")
         .mode("append")
-        .option("txnAppId", f"{batch.query_id}/{table}")
+        .option("txnAppId", app_id(batch, table))
         .option("txnVersion", batch.id)
         .option("userMetadata", metadata_of(batch))
     )
@@ -238,7 +215,7 @@ def settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]
 def as_transaction(batch: Batch, table: str) -> Iterator[None]:
     """What are options of a write are session settings for MERGE and DELETE."""
     wanted = {
-        "spark.databricks.delta.write.txnAppId": f"{batch.query_id}/{table}",
+        "spark.databricks.delta.write.txnAppId": app_id(batch, table),
         "spark.databricks.delta.write.txnVersion": str(batch.id),
         "spark.databricks.delta.commitInfo.userMetadata": metadata_of(batch),
     }

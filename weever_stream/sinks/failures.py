@@ -27,6 +27,9 @@ _HINTS = {
     "SaslAuthenticationException": "the brokers refuse the user or password",
     "AccessControlException": "the job may not write there: check the rights",
     "AccessDeniedException": "the job may not write there: check the rights",
+    "DELTA_CANNOT_CREATE_LOG_PATH": "its folder cannot be made: check the path, and that the job may write there",
+    "Mkdirs failed": "its folder cannot be made: check the path, and that the job may write there",
+    "Permission denied": "the job may not write there: check the rights",
     "No space left on device": "there is no space left; the batch is written again once there is",
 }
 """What part of an error's text means. Only these texts are looked for; the text itself is not shown."""

@@ -26,14 +26,13 @@ from weever_stream.sinks.delta import (
     append,
     as_transaction,
     child,
-    is_foreign,
-    not_ours,
     one_file_if_small,
     retried,
     settings,
 )
 from weever_stream.sinks.failures import writing
-from weever_stream.sinks.tables import QUARANTINE, make_table, published
+from weever_stream.sinks.ownership import claim, not_ours, owner_of, refuse_ahead
+from weever_stream.sinks.tables import QUARANTINE, make_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,11 +69,8 @@ class Quarantine:
         self._path = child(options.path, "keys")
         self._severities = SEVERITIES[SEVERITIES.index(options.min_severity) :]
         self._split, self._take_over, self._first = split, take_over, True
-        made = not DeltaTable.isDeltaTable(spark, self._path)
         make_table(spark, self._path, QUARANTINE)
-        if made:
-            self._note_severity(spark)
-        elif not take_over:
+        if not take_over and owner_of(spark, self._path) is not None:
             self._check_severity(spark)
         there = DeltaTable.forPath(spark, self._path).toDF().select("rule").distinct().collect()
         self._rules = {str(row["rule"]) for row in there}
@@ -140,31 +136,28 @@ class Quarantine:
     def _begin(self, batch: Batch) -> None:
         """Refuses a table of another query, one that is ahead, and a beginning in the middle."""
         session = batch.deltas.sparkSession
-        if is_foreign(self._path, batch):
+        owner = owner_of(session, self._path)
+        if owner == batch.query_id:
+            self._check_severity(session)
+            refuse_ahead(session, self._path, batch, "keys")
+            return
+        if owner is not None:
             if not self._take_over:
                 raise not_ours(self._path)
-            self._note_severity(session)  # first: a crash in between is then taken over again
             with writing(f"the Delta table {self._path}"), as_transaction(batch, "keys/take-over"):
                 retried(lambda: DeltaTable.forPath(session, self._path).delete())
             self._rules = set()
-        else:
-            self._check_severity(session)
-        if published(session, self._path) is None:
-            if sum(batch.open.values()) - batch.added + batch.removed > 0:
-                raise OutputError(
-                    f"{self._path} begins in the middle: which rows are in the violations that are open is not known",
-                    hint=_ANEW,
-                )
-            # From now on the table is known to be this query's, even if nothing comes into it for long.
-            nothing = session.createDataFrame([], DeltaTable.forPath(session, self._path).toDF().schema)
-            append(nothing, self._path, batch, "keys/begin")
+        if sum(batch.open.values()) - batch.added + batch.removed > 0:
+            raise OutputError(
+                f"{self._path} begins in the middle: which rows are in the violations that are open is not known",
+                hint=_ANEW,
+            )
+        self._note_severity(session)
+        claim(session, self._path, batch.query_id)  # last: a start that was cut off begins again
 
     def _check_severity(self, spark: SparkSession) -> None:
         (detail,) = DeltaTable.forPath(spark, self._path).detail().select("properties").collect()
         noted = dict(detail["properties"]).get(_PROPERTY)
-        if noted is None and published(spark, self._path) is None:  # a start died when it had made the table
-            self._note_severity(spark)
-            return
         if noted != self._severities[0]:
             raise OutputError(
                 f"{self._path} was begun with the severity {noted}, now `min_severity` is {self._severities[0]}",

@@ -25,8 +25,9 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 from weever_stream.errors import DataError, OutputError, TypeMismatchError
 from weever_stream.job.options import DeltaSource
 from weever_stream.rules.types import type_of_name
-from weever_stream.sinks.delta import as_transaction, child, is_foreign, retried
+from weever_stream.sinks.delta import as_transaction, child, retried
 from weever_stream.sinks.failures import writing
+from weever_stream.sinks.ownership import app_id, claim, owner_of, refuse_ahead
 from weever_stream.sinks.tables import metadata_of, published
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Split:
         reasons = self._reasons(session.read.format("delta").load(keys))
         told = None if changed is None else self._typed(changed)
         if self._done is None:
-            self._done = {name: _last(session, path, batch) for name, path in self._paths.items()}
+            self._done = {name: _last(session, path, batch, name) for name, path in self._paths.items()}
             told = self._astray(session, reasons, told)
         for name, path in self._paths.items():
             number, since = self._done[name] or (-1, -1)
@@ -161,7 +162,7 @@ class Split:
             frame = rows.join(reasons, list(self._key))
         frame = frame.select(*(_quoted(field.name) for field in _wanted(rows.schema, name)))
         writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        writer = writer.option("txnAppId", f"{batch.query_id}/{name}").option("txnVersion", batch.id)
+        writer = writer.option("txnAppId", app_id(batch, name)).option("txnVersion", batch.id)
         with writing(f"the Delta table {path}"):
             retried(lambda: writer.option("userMetadata", metadata_of(batch)).save(path))
 
@@ -198,10 +199,16 @@ class Split:
         return [row[0] for row in values] if len(values) <= _FEW else None
 
 
-def _last(session: SparkSession, path: str, batch: Batch) -> tuple[int, int] | None:
-    """The batch and version that a table holds, if this query has written it."""
-    last = None if is_foreign(path, batch) else published(session, path)
-    return None if last is None else (last.batch_id, int(json.loads(last.position)["version"]))
+def _last(session: SparkSession, path: str, batch: Batch, name: str) -> tuple[int, int] | None:
+    """The batch and version that a table holds, if this query has written it. Another's table is written whole."""
+    if owner_of(session, path) != batch.query_id:
+        claim(session, path, batch.query_id)  # `keys` beside it is ours by now, and says that this may be replaced
+        return None
+    refuse_ahead(session, path, batch, name)
+    last = published(session, path)
+    if last is None or last.query_id != batch.query_id:
+        return None
+    return last.batch_id, int(json.loads(last.position)["version"])
 
 
 def _wanted(source: StructType, name: str) -> StructType:

@@ -174,7 +174,7 @@ def metadata_of(batch: Identified) -> str:
 
 
 def published(spark: SparkSession, path: str) -> Published | None:
-    """The last batch that is in a table; None if it holds none yet. Reads the last commits: some 100 ms."""
+    """The last batch in a table, if one of the last commits names it: for positions, never for who owns the table."""
     history = DeltaTable.forPath(spark, path).history(_COMMITS).select("version", "userMetadata")
     for row in sorted(history.collect(), key=lambda row: row["version"], reverse=True):
         try:

@@ -61,12 +61,14 @@ def start_learning(
     once: bool = False,
     every: str | None = None,
     anew: bool = False,
+    take_over: bool = False,
     also: Sequence[EventSink] = (),
     companions: Callable[[], Sequence[Companion]] = tuple,
 ) -> StreamingQuery:
     """Starts the query. `once`: what is there now is learned from, and the query ends.
 
-    `also`: further sinks, before those of the job file. `companions` makes what is kept beside the learner.
+    `take_over`: tables of rule events that another learner owns are continued. `also`: further sinks, before those of
+    the job file. `companions` makes what is kept beside the learner.
     """
     if job.learn is None:
         raise RuleError(
@@ -77,7 +79,7 @@ def start_learning(
         locked_by_jvm(spark, lease)
         if anew:
             _forget(spark, job)
-        query = _Opening(spark, job, lease).start(observe, once, every, also, companions)
+        query = _Opening(spark, job, lease, take_over).start(observe, once, every, also, companions)
     except BaseException:
         lease.release()
         raise
@@ -92,6 +94,7 @@ class _Opening:
     spark: SparkSession
     job: Job
     lease: Lease
+    take_over: bool
 
     def start(
         self,
@@ -119,7 +122,10 @@ class _Opening:
             journal=Journal(journal_of(job)),
             logbook=logbook,
             lease=self.lease,
-            sinks=[*also, *open_event_sinks(self.spark, learn.sinks, predecessors=predecessors)],
+            sinks=[
+                *also,
+                *open_event_sinks(self.spark, learn.sinks, predecessors=predecessors, take_over=self.take_over),
+            ],
             observe=observe,
             settings={
                 "columns": learn.columns,

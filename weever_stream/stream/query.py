@@ -116,7 +116,9 @@ class Context:
                 *open_sinks(self.spark, job.sinks, job=job, take_over=self.take_over),
                 *self.also,
             ],
-            dead_letters=open_dead_letters(self.spark, job.source.rejects, f"{folder(self.checkpoint)}/rejects"),
+            dead_letters=open_dead_letters(
+                self.spark, job.source.rejects, f"{folder(self.checkpoint)}/rejects", take_over=self.take_over
+            ),
             rejects=job.source.rejects,
             ledger=Ledger(self.notes, [None if rule.ended else rule.name for rule in noted.rules], noted.numbering),
             drift=self._drift(noted),

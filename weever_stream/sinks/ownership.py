@@ -1,0 +1,89 @@
+"""Who may write a Delta table: the query whose id the table has in its property `weever.owner`.
+
+A query claims a table before its first batch. The property is part of the table's metadata, so neither OPTIMIZE nor the
+clean-up of the log hides it, and RESTORE brings it back with the content that it belongs to. How far the owner has come
+is in the table's transaction identifiers (`txn` actions), which every snapshot has too. Reading both costs one look at
+the log, once a start.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from delta.tables import DeltaTable
+
+from weever_stream.errors import OutputError
+from weever_stream.sinks.failures import writing
+from weever_stream.sinks.tables import published
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from weever_stream.sinks.batch import Identified
+
+__all__ = ["UNKNOWN", "ahead", "app_id", "claim", "not_ours", "owner_of", "refuse_ahead"]
+
+UNKNOWN = "unknown"
+"""The owner of rows that nobody has claimed: a copy of a table, for example."""
+_PROPERTY = "weever.owner"
+
+
+def owner_of(spark: SparkSession, path: str) -> str | None:
+    """The id of the query that owns a table. None for a table without an owner and without rows."""
+    table = DeltaTable.forPath(spark, path)
+    (detail,) = table.detail().select("properties").collect()
+    owner = dict(detail["properties"]).get(_PROPERTY)
+    if owner is None and table.toDF().limit(1).count():
+        return UNKNOWN
+    return owner
+
+
+def claim(spark: SparkSession, path: str, query_id: str) -> None:
+    """Makes a query the owner of a table."""
+    name = path.replace("`", "``")
+    with writing(f"the Delta table {path}"):
+        spark.sql(f"ALTER TABLE delta.`{name}` SET TBLPROPERTIES ('{_PROPERTY}' = '{query_id}')")
+
+
+def app_id(batch: Identified, table: str) -> str:
+    """The application id of the transactions in which a query writes a table."""
+    return f"{batch.query_id}/{table}"
+
+
+def refuse_ahead(spark: SparkSession, path: str, batch: Identified, table: str) -> None:
+    """Refuses a table of this query that holds a later batch than this one, or another one under its number."""
+    last = _last_batch(spark, path, app_id(batch, table))
+    if last is None or last < batch.id:
+        return
+    if last == batch.id:
+        held = published(spark, path)
+        if held is None or held[:2] != (batch.query_id, batch.id) or held.position == batch.position:
+            return
+    raise ahead(path, last, batch.id)
+
+
+def _last_batch(spark: SparkSession, path: str, app: str) -> int | None:
+    """The last batch that a table has taken from an application."""
+    jvm: Any = spark._jvm
+    none = jvm.scala.Option.empty()
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+    version = log.update(False, none, none).transactions().get(app)
+    return int(version.get()) if version.isDefined() else None
+
+
+def ahead(path: str, holds: int, next_batch: int) -> OutputError:
+    """The error about a place that holds later batches than the checkpoint knows."""
+    return OutputError(
+        f"{path} is ahead of the checkpoint: it holds batch {holds}, this would be {next_batch}",
+        hint="the checkpoint is older: restore both from the same time; or name an empty checkpoint and start with "
+        "--take-over, which finds everything again",
+    )
+
+
+def not_ours(path: str, what: str = "violations") -> OutputError:
+    """The error about a place that another query owns."""
+    return OutputError(
+        f"{path} holds the {what} of another run, whose checkpoint is not this one",
+        hint="continue with that checkpoint, or name another path for the sink; --take-over closes what the other run "
+        "left open and continues with this checkpoint",
+    )
