@@ -28,9 +28,12 @@ JARS_ONLY = {"delta-spark"}
 
 def dependencies() -> list[str]:
     text = (ROOT / "pyproject.toml").read_text()
-    found = re.search(r"^dependencies = \[\n(.*?)^\]", text, re.DOTALL | re.MULTILINE)
-    assert found is not None
-    return re.findall(r'"([^"]+)"', found[1])
+    asked = []
+    for part in ("dependencies", "object-store"):  # what every install brings, and the extra that the package uses
+        found = re.search(rf"^{part} = \[\n(.*?)^\]", text, re.DOTALL | re.MULTILINE)
+        assert found is not None
+        asked += re.findall(r'"([^"]+)"', found[1])
+    return asked
 
 
 def imported() -> set[str]:
