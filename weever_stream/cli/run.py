@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -272,10 +272,8 @@ def _supervised(
 
     while True:
         running: Running | None = None
-        try:
+        with suppress(SchemaChangedError):  # of the query that brings the checkpoint to new rules
             running = begin(stop.observed(batch))
-        except SchemaChangedError:
-            pass  # of the query that brings the checkpoint to new rules
         if running is not None:
             stop.running = True
             watch.query(str(running.query.id))

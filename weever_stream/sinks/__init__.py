@@ -36,7 +36,7 @@ def open_sinks(
     """The sinks that a job names, each a model of `job.options`. Makes and checks Delta tables; writes no rows.
 
     With `take_over`, tables and folders of another query are continued: what it left open is closed or moved away
-    first. `job` is needed by a quarantine that splits the job's table, and gives the console the operators of its rules.
+    first. `job` is needed by a quarantine that splits the job's table, and gives the console its rules' operators.
     """
     return [_open(spark, options, job, take_over) for options in sinks]
 
