@@ -39,7 +39,7 @@ def test_every_metric_is_told_with_its_type_and_labels():
     found = {}
     for family in fed().collect():
         name = family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")
-        labels = {label for sample in family.samples for label in sample.labels} - {"table"}
+        labels = {label for sample in family.samples for label in sample.labels} - {"job_name", "table"}
         found[name] = ("gauge" if family.type == "info" else family.type, labels)
     assert {name: kind for name, (kind, _) in rows.items()} == {name: kind for name, (kind, _) in found.items()}
     for name, (_, labels) in found.items():
