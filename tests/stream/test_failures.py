@@ -81,6 +81,12 @@ def test_a_batch_that_was_stopped_is_still_known_to_be():
         assert len(found[0]) < 200
 
 
+def test_an_error_of_python_keeps_its_traceback():
+    text = raised("a mistake of ours")
+    assert "RuntimeError: a mistake of ours" in text
+    assert "in raised" in text
+
+
 def test_a_new_schema_and_those_who_debug_see_all_of_it(monkeypatch: pytest.MonkeyPatch):
     assert "DELTA_SCHEMA_CHANGED" in raised(f"[DELTA_SCHEMA_CHANGED] {_TRACE}")
     monkeypatch.setenv("WEEVER_DEBUG", "1")

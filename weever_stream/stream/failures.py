@@ -118,6 +118,10 @@ def told(texts: Iterable[str]) -> WeeverError:
     return EngineError(f"the query failed: {name}", hint="WEEVER_DEBUG=1 shows all of it")
 
 
+_SHORT = 1000
+"""Characters of what an exception and its causes say. A trace of Java has more."""
+
+
 @contextmanager
 def shorten_failures() -> Iterator[None]:
     """Within a batch: whatever fails is raised in our words alone, without Java's traces.
@@ -133,7 +137,11 @@ def shorten_failures() -> Iterator[None]:
             raise
         if any(_INTERRUPTED.search(text) for text in texts):
             raise EngineError(f"the batch was stopped ({_STOPPED})") from None
-        raise (error if isinstance(error, WeeverError) else told(texts)) from None
+        if isinstance(error, WeeverError):
+            raise error from None
+        if sum(map(len, texts)) <= _SHORT:  # not of Java: an error of ours, whose traceback is needed
+            raise
+        raise told(texts) from None
 
 
 def texts_of(failure: BaseException | None) -> list[str]:
