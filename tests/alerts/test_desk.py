@@ -457,6 +457,27 @@ def test_examples_are_of_what_is_open():
 # Failures
 
 
+def test_while_a_rule_is_backfilled_its_alert_stays_as_it_is():
+    """Fewer open violations, or none, do not mean that any is fixed."""
+    one = desk(target(update_every="10 seconds"))
+    one.repeats = {"ops": 100.0}  # a target that forgets
+    one.take(news(one, 0, zips=288))
+    assert told(deliver(one, START)) == [("open", "zips", 288)]
+    for batch, still_open in ((1, 0), (2, 5)):
+        one.take(replace(news(one, batch, zips=still_open), backfilling=frozenset({"zips"})))
+        assert deliver(one, after(50 * batch - 1)) == []
+        one = desk(target(update_every="10 seconds"), noted=json.loads(json.dumps(one.noted())))  # over restarts too
+        one.repeats = {"ops": 100.0}
+    (reminder,) = deliver(one, after(120))
+    assert (reminder.what, reminder.open, reminder.backfilling) == ("update", 288, True)
+    one.take(news(one, 3, zips=287))  # the backfill is complete
+    assert told(deliver(one, after(500))) == [("update", "zips", 287)]
+    one.take(replace(news(one, 4), backfilling=frozenset({"zips"})))
+    one.take(news(one, 5))  # and of another one that leaves nothing
+    assert deliver(one, after(501)) == [], "its quiet time begins with the end of the backfill"
+    assert told(deliver(one, after(562))) == [("resolve", "zips", 0)]
+
+
 def test_a_delivery_that_fails_is_tried_again_and_given_up_in_the_end():
     one = desk(target(give_up_after="1 hour"))
     one.take(news(one, 0, zips=1))

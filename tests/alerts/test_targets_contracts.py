@@ -270,6 +270,7 @@ def test_the_webhooks_body_is_the_documented_one() -> None:
             "rule": "zip_determines_city",
             "severity": "error",
             "open": 12,
+            "backfilling": False,
             "opened_at": "2026-03-08T06:59:59+00:00",
             "at": "2026-03-08T06:59:59+00:00",
             "group": {"zip": "1050"},

@@ -187,6 +187,16 @@ def test_a_rule_drifts_from_the_batch_that_says_so_to_the_one_that_says_no_more(
     assert sum(name == "weever_rule_drift" for name, _ in found) == 3
 
 
+def test_a_rule_that_is_backfilled_is_marked(watch: Watch, scrape: Callable[[], Samples]):
+    zips = {"rule": "zip_determines_city", "severity": "error"}
+    watch.batch(report(0, backfilling={"zip_determines_city": 0.25}))
+    assert value(scrape(), "weever_rule_backfilling", **zips) == 1
+    watch.batch(report(1))
+    assert value(scrape(), "weever_rule_backfilling", **zips) == 0
+    watch.metrics.resume(report(1, backfilling={"zip_determines_city": 0.5}).to_json())
+    assert value(scrape(), "weever_rule_backfilling", **zips) == 1
+
+
 def test_success_ages_while_a_batch_hangs_and_not_while_nothing_is_to_do():
     now = [1000.0]
     metrics = Metrics("nightly", "packages", RULES.rules, clock=lambda: now[0])

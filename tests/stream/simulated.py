@@ -89,8 +89,16 @@ class Simulation:
         for shard, mine in sorted(bodies.items()):
             told += self._shard(shard, mine)
         self.batches += 1
-        moving = Counter(delta["violation_id"] for moves, delta in told if moves)
-        deltas = [delta for moves, delta in told if not moves or moving[delta["violation_id"]] == 1]
+        signs = {"added": 1, "removed": -1}
+        moving: Counter[str] = Counter()
+        for moves, delta in told:
+            moving[delta["violation_id"]] += signs[delta["change"]] if moves else 0
+        left = {
+            delta["violation_id"]: delta
+            for moves, delta in told
+            if moves and moving[delta["violation_id"]] == signs[delta["change"]]
+        }
+        deltas = [*(delta for moves, delta in told if not moves), *left.values()]
         ids = [delta["violation_id"] for delta in deltas]
         assert len(set(ids)) == len(ids), "a batch tells a violation once"
         for delta in deltas:

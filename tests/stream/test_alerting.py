@@ -68,7 +68,9 @@ class Openings:
     def expected(self) -> dict[str, int]:
         """The alerts that should be open: one for the rule on one row, one for each value of `a` of the other."""
         grouped = [
-            "weever/rows/one_row" if rule == "one_row" else f"weever/rows/{rule}/{group_id(rule, ['a'], {'a': a})}"
+            "weever/nightly/rows/one_row"
+            if rule == "one_row"
+            else f"weever/nightly/rows/{rule}/{group_id(rule, ['a'], {'a': a})}"
             for rule, a in self.open.values()
         ]
         return dict(Counter(grouped))
@@ -80,7 +82,8 @@ def told(stream: Stream, openings: Openings, follower: Follower) -> None:
     options = alert_options.validate_python(
         {"kind": "log", "name": "ops", "quiet": "0 seconds", "update_every": "0 seconds", "max_alerts": 1000}
     )
-    dispatch = Dispatch("rows", routes_of([options], stream.job.file.rules), [inbox], Notes(notes_of(stream.job)))
+    routes = routes_of([options], stream.job.file.rules)
+    dispatch = Dispatch("rows", routes, [inbox], Notes(notes_of(stream.job)), job="nightly")
     query = start(
         stream.spark,
         stream.job,

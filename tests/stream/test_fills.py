@@ -63,6 +63,7 @@ class World:
             generations={one.number: len(one.rules) for one in noted.generations},
             ended={number: rule.ended for number, rule in enumerate(noted.rules) if rule.ended is not None},
             fills={one.number: one.fills for one in noted.generations if one.fills},
+            replaces={number: rule.replaces for number, rule in enumerate(noted.rules) if rule.replaces is not None},
         )
 
     def restart(self) -> None:
@@ -101,6 +102,35 @@ class World:
         if not revision.filled:
             return
         self.noted = self.noted.adding([rule for rule in rules if rule.name in revision.filled], SCHEMA)
+        self.filling |= set(revision.filled) if self.fill() else set()
+        self.restart()
+
+    def rebuild(self) -> None:
+        """A rule is built again, and until all rows have come to a shard, what it had open there stays open."""
+        self.settle()
+        rule = self.random.choice(self.rules)
+        self.noted = self.noted.rebuilding_again(rule, SCHEMA)
+        old, new = next(iter(self.noted.rebuilding.items()))
+        setup = self.setup()
+        assert setup.family_of(new).meets_like(setup.family_of(old))
+        self.fill()
+        nothing = Router(self.setup()).nothing().pack()
+        self.waiting += [(shard, nothing) for shard in range(self.noted.shards)]
+        self.restart()
+        self.check()
+
+    def settle(self) -> None:
+        """What is under way comes first; then rules that were built again have taken the place of the old ones."""
+        if not self.noted.rebuilding:
+            return
+        self.stream.batch([], self.waiting)
+        self.waiting = []
+        self.check()
+        self.noted = self.noted.settling("rule_rebuilt")
+        self.restart()
+
+    def fill(self) -> bool:
+        """Puts the rows of the table into the lane, for the last generation. Whether there are any."""
         generation = self.noted.generations[-1]
         setup = self.setup()
         router, rows = Router(setup, generation.number), list(self.feed.table.values())
@@ -117,11 +147,11 @@ class World:
         fills = tuple(counts[shard] for shard in range(self.noted.shards))
         self.noted = replace(self.noted, generations=(*self.noted.generations[:-1], replace(generation, fills=fills)))
         self.waiting += sent
-        self.filling |= set(revision.filled) if sent else set()
-        self.restart()
+        return bool(sent)
 
     def rescale(self, shards: int) -> None:
         """Another number of shards, as `rescaling` does it: all that is under way comes first."""
+        self.settle()
         self.stream.batch([], self.waiting)
         self.waiting = []
         self.check()
@@ -154,7 +184,9 @@ class World:
 @given(
     seed=st.integers(0, 2**32),
     steps=st.lists(
-        st.sampled_from(["step", "step", "step", "revise", "rescale", "restart", "clear"]), min_size=4, max_size=14
+        st.sampled_from(["step", "step", "step", "revise", "rebuild", "rescale", "restart", "clear"]),
+        min_size=4,
+        max_size=14,
     ),
     images=st.booleans(),
     late=st.booleans(),
@@ -212,3 +244,49 @@ def test_an_ended_rule_is_closed_with_its_reason_once(tmp_path: Path) -> None:
         assert set(world.stream.open) == set(kept)
         told = world.stream.batch([], [(shard, Router(world.stream.setup).nothing().pack()) for shard in range(4)])
         assert told == [], "what is over is over"
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+def test_a_rule_that_is_built_again_closes_nothing_and_tells_nothing_again(tmp_path: Path, name: str) -> None:
+    world = World(6, [name], tmp_path, images=True, late=False, shards=4)
+    with small_runs():
+        for _ in range(8):
+            world.step()
+        held = world.stream.open.copy()
+        world.rebuild()
+        told: list[Any] = []
+        while world.waiting:
+            told += world.stream.batch([], [world.waiting.pop()])
+            assert world.stream.open == held
+        assert told == []
+        assert world.stream.counts()[name] == len(held)
+        world.settle()
+        for _ in range(4):
+            world.step()
+
+
+def test_what_was_wrong_is_put_right_when_a_rule_is_built_again(tmp_path: Path) -> None:
+    """Of a state that lacks rows, the missing violations are added, and those of rows that are gone are removed."""
+    world = World(7, ["dependency"], tmp_path, images=True, late=False, shards=2)
+    with small_runs():
+        for _ in range(8):
+            world.step()
+        table, true = world.feed.table, set(world.stream.open)
+        lost = next(iter(true))[1]
+        key = next(key for key in table if str(key) == lost)
+        world.stream.batch([change_frame([(0, world.feed.version, table[key])], SCHEMA)])  # nobody has dropped it
+        ghost = {**next(iter(table.values())), "id": 10**6, "c": "a ghost"}
+        world.stream.batch([change_frame([(PUT, world.feed.version, ghost)], SCHEMA)])
+        wrong = set(world.stream.open)
+        assert wrong - true
+        assert true - wrong
+        world.noted = world.noted.rebuilding_again(RULES["dependency"], SCHEMA)
+        world.fill()
+        world.waiting += [(shard, Router(world.setup()).nothing().pack()) for shard in range(2)]
+        world.restart()
+        told = world.stream.batch([], world.waiting)
+        assert {
+            (one["rule"], one["left_key"], one["right_key"]) for one in told if one["change"] == "added"
+        } == true - wrong
+        assert set(world.stream.open) == true
+        assert len(told) == len(true ^ wrong)

@@ -7,26 +7,31 @@ planned under the old rules and is repeated under the new ones; a change of rule
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.alerts.servers import serving
 from tests.stream.jobs import COLUMNS, RULES, Stream, job_text, truth
 from tests.stream.test_files_stream import Feed, Folder, together
 from tests.stream.test_kafka_stream import Rows, Topic
+from weever_stream.cli import run as cli_run
 from weever_stream.errors import DataError, StateError
 from weever_stream.feeds import open_feed
 from weever_stream.job.options import DeltaSource
 from weever_stream.state.inspect import verify
 from weever_stream.state.lease import Lease
+from weever_stream.state.notes import Notes
 from weever_stream.stream import lane, revising
+from weever_stream.stream.alerting import alerting
 from weever_stream.stream.places import notes_of, runs_of
 from weever_stream.stream.query import open_context
 from weever_stream.stream.rescaling import rescale
 from weever_stream.stream.run import allow, start
-from weever_stream.stream.saved import manifests, saved_setup
+from weever_stream.stream.saved import manifests, read_noted, saved_setup
 from weever_stream.stream.work import ShardWork
 
 if TYPE_CHECKING:
@@ -258,3 +263,74 @@ def test_another_number_of_shards(spark: SparkSession, tmp_path: Path, stream: S
     stream.run()
     assert stream.kept.open == truth(spark, feed.table.values(), stream.rules)
     assert sum(stream.reports[-1].open.values()) == len(stream.kept.open)
+
+
+def test_a_rule_that_is_built_again_stays_open_and_only_the_difference_is_told(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(lane, "FILES_A_BATCH", 1)  # the backfill takes several batches, and changes come in between
+    monkeypatch.setattr(lane, "_MESSAGES_A_FILE", 2)
+    (tmp_path / "feed").mkdir()
+    feed, path, log = Feed(seed=7, keys=24), tmp_path / "job.yaml", Kept()
+    with serving() as server:
+        target = {"kind": "webhook", "url": server.url(), "allow_hosts": ["127.0.0.1"], "quiet": "0 seconds"}
+        text = json.dumps({**json.loads(job(tmp_path, RULES)), "alerts": [target]})
+        path.write_text(text)
+        stream = Stream(spark, text)
+
+        def run() -> None:
+            with alerting(stream.job, lambda: True) as alerts:
+                also = [stream.kept, log, *alerts]
+                start(spark, stream.job, stream.reports.append, once=True, also=also).query.awaitTermination()
+
+        add(tmp_path, feed.commits(40), 2)
+        run()
+        held = stream.kept.counts[-1]
+        assert set(held) == set(RULES), "there is something to lose under every rule"
+        opened = len(server.requests)
+        log.clear()
+        with Lease(notes_of(stream.job)) as lease:
+            context = open_context(spark, stream.job, lease, stream.reports.append, also=[stream.kept, log])
+            revising.agreed(context, allow, list(RULES))
+        assert cli_run(["plan", str(path), "--format", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["backfilling"] == dict.fromkeys(RULES, 0)
+        begun = len(stream.reports)
+        assert cli_run(["plan", str(path)]) == 0
+        assert capsys.readouterr().out.count("is being backfilled: 0 % are done") == len(RULES)
+        add(tmp_path, feed.commits(6), 2)
+        run()
+        truly = truth(spark, feed.table.values(), stream.rules)
+        assert stream.kept.open == truly
+        assert [row for row in log if row["reason"]] == [], "no state was wrong, so nothing is put right"
+        changes = sum(report.changes for report in stream.reports[begun:])
+        assert changes, "changes came in between"
+        shares = [report.backfilling for report in stream.reports[begun:]]
+        assert set(shares[0]) == set(RULES)
+        assert shares[-1] == {}
+        assert len(shares) > 5
+        still = {rule for rule, _, _ in truly}
+        sent = [request.json for request in server.requests[opened:]]
+        assert [one for one in sent if one["event"] == "resolve" and one["rule"] in still] == []
+
+    run_again = Stream(spark, text)
+    run_again.kept = stream.kept
+    noted = read_noted(Notes(notes_of(stream.job)), "")
+    assert noted is not None
+    assert noted.rebuilding
+    add(tmp_path, feed.commits(3), 1)
+    run_again.run()  # the old state is ended by this start, and dropped
+    noted = read_noted(Notes(notes_of(stream.job)), "")
+    assert noted is not None
+    assert not noted.rebuilding
+    assert run_again.kept.open == truth(spark, feed.table.values(), stream.rules)
+    setup, found = (
+        saved_setup(stream.job, notes_of(stream.job), runs_of(stream.job)),
+        manifests(spark, f"{tmp_path}/checkpoint"),
+    )
+    living = {family.identity for family in setup.living}
+    assert any(set(manifest.families) <= living for manifest in found.values())
+    assert list(verify(found, setup.families, ShardWork(setup).keeper)) == []
+    with Lease(notes_of(stream.job)) as lease:  # and the rows of rules that were built again can be moved
+        context = open_context(spark, stream.job, lease, stream.reports.append, also=[stream.kept])
+        assert rescale(context, 3).shards == 3
+    assert run_again.kept.open == truth(spark, feed.table.values(), stream.rules)

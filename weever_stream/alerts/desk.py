@@ -56,6 +56,8 @@ class Desk:
         """Those that were set by hand, for all targets."""
         self.history: list[dict[str, Any]] = []
         self.through, self.position = -1, ""
+        self.backfilling: frozenset[str] = frozenset()
+        """Rules of which not all violations are known yet: their alerts stay as they are."""
         self.agreed = False
         """Whether a batch has come: only then it is sure that rules which are not there any more may go."""
         self.unnoted = False
@@ -84,7 +86,8 @@ class Desk:
         if 0 <= self.through < news.batch - 1:
             self.subjects.lose_count()
         changed = self.subjects.take(news, self.question())
-        self.through, self.position = news.batch, news.position
+        changed = changed or news.backfilling != self.backfilling
+        self.through, self.position, self.backfilling = news.batch, news.position, news.backfilling
         self._forget()
         self.unnoted = self.unnoted or changed
         return changed
@@ -126,6 +129,8 @@ class Desk:
             due = judge(route, place, alert, subject, now, later)
         elif alert.opened_at is not None or alert.maybe:
             due = self._due_to_resolve(route, place, alert, now, later)
+            if due is None and route.rule in self.backfilling and alert.told_at is not None and not alert.maybe:
+                due = self._due_to_update(route, place, alert, subject, now, later)
         else:
             due = None
             alert.pending, alert.hushed, alert.gave_up = None, "", ""
@@ -165,7 +170,8 @@ class Desk:
         self, route: Route, place: Place, alert: Alert, subject: Subject, now: datetime, later: list[datetime]
     ) -> What | None:
         assert alert.told_at is not None
-        waits = [route.update_every] if subject.open != alert.told_open else []
+        changed = subject.open != alert.told_open and route.rule not in self.backfilling
+        waits = [route.update_every] if changed else []
         repeats = self.repeats.get(route.target)
         if repeats is not None:
             waits.append(repeats)
@@ -183,6 +189,9 @@ class Desk:
     def _due_to_resolve(
         self, route: Route, place: Place, alert: Alert, now: datetime, later: list[datetime]
     ) -> What | None:
+        if route.rule in self.backfilling:  # what is not open now may only not have been found yet
+            alert.over = None
+            return None
         if alert.over is None:
             alert.over = now
             self._succeeded(alert)
@@ -257,7 +266,7 @@ class Desk:
             table=self.table,
             rule=rule,
             severity=route.severity if route is not None else alert.severity,  # type: ignore[arg-type]
-            open=subject.open,
+            open=alert.told_open if want.what == "update" and rule in self.backfilling else subject.open,
             opened_at=alert.opened_at or now,
             at=now,
             group=shown,
@@ -269,6 +278,7 @@ class Desk:
             runbook=route.runbook if route is not None else None,
             reason=want.reason,
             position=self.position or None,
+            backfilling=rule in self.backfilling,
             serial=_serial(want.what, alert),
         )
 
@@ -345,6 +355,7 @@ class Desk:
             "format": _FORMAT,
             "through": self.through,
             "position": self.position,
+            "backfilling": sorted(self.backfilling),
             "subjects": self.subjects.noted(),
             "alerts": [[target, *place, alert.to_json()] for (target, place), alert in sorted(self.alerts.items())],
             "history": self.history,
@@ -357,6 +368,7 @@ class Desk:
                 hint="go on with that release, or delete alerts.json beside the checkpoint: what is open is told again",
             )
         self.through, self.position = int(noted["through"]), str(noted["position"])
+        self.backfilling = frozenset(noted["backfilling"])
         self.history = list(noted["history"])
         self.subjects = Subjects.of(noted["subjects"])
         for target, rule, by, group, alert_json in noted["alerts"]:

@@ -96,6 +96,8 @@ class News:
     """By rule and columns, then by the group's id; the id of the whole rule is empty."""
     over: frozenset[str] = frozenset()
     """Short ids of those that are over, of all that were asked for."""
+    backfilling: frozenset[str] = frozenset()
+    """Rules of which not all is known yet: fewer open violations do not mean that any is fixed."""
 
 
 def short(violation: str) -> str:
@@ -148,9 +150,16 @@ def count(columns: Mapping[str, Sequence[Any]], question: Question) -> dict[str,
     return {"groups": _as_json(kept), "over": sorted(over)}
 
 
-def joined(parts: Iterable[dict[str, Any]], question: Question, batch: int, position: str, open: Any) -> News:
+def joined(
+    parts: Iterable[dict[str, Any]],
+    question: Question,
+    batch: int,
+    position: str,
+    open: Mapping[str, int],
+    backfilling: Iterable[str] = (),
+) -> News:
     """One batch of its parts."""
-    news = News(batch, position, dict(open))
+    news = News(batch, position, dict(open), backfilling=frozenset(backfilling))
     over: set[str] = set()
     for part in parts:
         over.update(part["over"])

@@ -63,6 +63,8 @@ class Notice:
     """The source position up to which this was seen."""
     serial: str = ""
     """The same each time one notice is tried, and another for every notice of an alert."""
+    backfilling: bool = False
+    """Whether the rule is being backfilled, so that there may be more violations than are known."""
     job: str = ""
     """The name of the job."""
     trial: bool = False

@@ -159,7 +159,7 @@ def facts(notice: Notice) -> list[tuple[str, str]]:
         ("Job", one_line(notice.job)),
         ("Table", one_line(notice.table)),
         ("Group", group_text(notice)),
-        ("Open now", f"{notice.open:,}"),
+        ("Open now", f"{notice.open:,}" + (", and the rule is being backfilled" if notice.backfilling else "")),
         ("Since", moment(notice.opened_at)),
         ("Over at" if notice.what == "resolve" else "As of", moment(notice.at)),
         ("Description", one_line(notice.description or "", TEXT)),

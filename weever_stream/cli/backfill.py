@@ -1,9 +1,9 @@
 """`weever backfill`: brings a checkpoint to the rules of the job file while the job is stopped, without running it.
 
 `weever run --rule-changes allow` does the same and goes on. Here it can be done in its own time, with more memory or on
-another machine. With `--rule` a rule is built again from the table although it has not changed: for a rule whose state
-is in doubt. The rows are put into the lane beside the checkpoint; the next start of the job takes them in while changes
-go on arriving.
+another machine. The rows are put into the lane beside the checkpoint; the next start of the job takes them in while
+changes go on arriving. With `--rule` a rule is built again from the table although it has not changed: for a rule whose
+state is in doubt. Its violations and alerts stay open meanwhile, and only the difference is emitted.
 """
 
 from __future__ import annotations
@@ -68,10 +68,11 @@ def _told(before: Noted | None, after: Noted) -> list[str]:
         return ["nothing to do"]
     known = {one.number for one in before.generations}
     born = [one for one in after.generations if one.number not in known]
-    told = [f"{rule.name}: what is open is closed by the next start" for rule in _ended(before, after)]
+    told = [f"{rule.name}: what was open is closed" for rule in _ended(before, after)]
     for one in born:
         names = ", ".join(rule.name for rule in one.rules)
-        told.append(f"{names}: {sum(one.fills)} messages wait in the lane; weever run takes them in")
+        stays = "; what is open stays open until that is done" if one.rules[0].replaces is not None else ""
+        told.append(f"{names}: {sum(one.fills)} messages are ready for backfill; weever run applies them{stays}")
     return told
 
 

@@ -2,7 +2,8 @@
 
 Rows are written rule by rule, in the order of the job file, the newest first. JSON and CSV stream: rows pass through in
 pieces, however many there are. The JSON form is `{"version": 1, "path",
-"position", "rules": [{"name", "severity", "open"}], "violations": [{"rule", "id", "severity", "left_key", "right_key",
+"position", "rules": [{"name", "severity", "open", and while it is backfilled "backfilled": the share that is
+done}], "violations": [{"rule", "id", "severity", "left_key", "right_key",
 "batch_id", "opened_at", "left", "right"}]}`; a row of the log has `change` and `detected_at` instead of `opened_at`.
 CSV has the columns of the tables.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from weever_stream.detect.identity import plain
@@ -19,6 +20,8 @@ from weever_stream.detect.texts import written
 from weever_stream.sinks.batch import ADDED
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
     from rich.console import Console
 
@@ -42,6 +45,8 @@ class Found:
     """Index of what was asked for."""
     index: pa.Table
     """The part of it that is listed."""
+    backfills: Mapping[str, float] = field(default_factory=dict)
+    """Rules that are being backfilled, each with the share that is done: more may be found."""
 
     @property
     def time(self) -> str:
@@ -58,7 +63,13 @@ class Found:
             severities |= {row["rule"]: row["severity"] for row in sorted(rows, key=lambda row: str(row["rule"]))}
         numbers = by_rule(self.still_open)
         shown = [name for name in severities if self.names is None or name in self.names]
-        return [{"name": name, "severity": severities[name], "open": numbers.get(name, 0)} for name in shown]
+        counts: list[dict[str, Any]] = [
+            {"name": name, "severity": severities[name], "open": numbers.get(name, 0)} for name in shown
+        ]
+        for count in counts:
+            if (share := self.backfills.get(count["name"])) is not None:
+                count["backfilled"] = round(share, 3)
+        return counts
 
     def rows(self) -> list[dict[str, Any]]:
         """The listed rows as dictionaries, in the order of the index."""
@@ -181,6 +192,7 @@ def _list(console: Console, found: Found) -> None:
 def _close(console: Console, found: Found, counts: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
+    from weever_stream.cli.progress import backfill_text
     from weever_stream.drawing import escaped
 
     listed = by_rule(found.index)
@@ -188,6 +200,9 @@ def _close(console: Console, found: Found, counts: list[dict[str, Any]]) -> None
         if more := number - listed.get(name, 0):
             hint = f"\n{escaped(name)}: {more:,} more; --limit lists more, --format csv all"
             console.print(Text(hint, style="dim"))
+    if going_on := {count["name"]: count["backfilled"] for count in counts if "backfilled" in count}:
+        names = escaped(backfill_text(going_on))
+        console.print(Text(f"\n{names}: the number of open violations may not be complete", style="yellow"))
     number = found.still_open.num_rows
     violated = sum(1 for count in counts if count["open"])
     state = f"{number:,} open, {violated} of {len(counts)} rules violated" if number else "nothing is open"

@@ -17,6 +17,8 @@ from weever_stream.cli.exit_codes import ExitCode
 from weever_stream.cli.output import Format
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from weever_stream.job.job import Job
     from weever_stream.state.noted import Noted
     from weever_stream.state.revision import Revision
@@ -51,6 +53,7 @@ def _as_json(job: Job, found: Preflight) -> dict[str, Any]:
         "added": list(revision.added),
         "changed": dict(revision.changed),
         "removed": list(revision.removed),
+        "backfilling": {name: round(share, 3) for name, share in found.backfilling.items()},
         "closes": {name: found.open.get(name, 0) for name in revision.reasons},
         "refused": [error.message for error in found.refusals],
         "warnings": found.warnings,
@@ -69,7 +72,7 @@ def show(job: Job, found: Preflight) -> None:
     noted, revision, refusals = found.noted, found.revision, found.refusals
     rows = [
         (escaped(name), Text(what, style=style), f"{found.open.get(name, 0):,}")
-        for name, what, style in _lines(noted, revision)
+        for name, what, style in _lines(noted, revision, found.backfilling)
     ]
     print_table(console, ("rule", "what happens", "open now"), rows, right=["open now"])
     for error in refusals:
@@ -86,8 +89,13 @@ def show(job: Job, found: Preflight) -> None:
         console.print("\nweever run --rule-changes allow does this, then goes on")
 
 
-def _lines(noted: Noted | None, revision: Revision) -> list[tuple[str, str, str]]:
-    kept = [(name, "stays as it is", "dim") for name in revision.kept]
+def _lines(noted: Noted | None, revision: Revision, backfilling: Mapping[str, float]) -> list[tuple[str, str, str]]:
+    kept = [
+        (name, f"is being backfilled: {int(100 * backfilling[name])} % are done", "yellow")
+        if name in backfilling
+        else (name, "stays as it is", "dim")
+        for name in revision.kept
+    ]
     filled = "is found in all of the source" if noted is None else "is new: it is filled from the table"
     added = [(name, filled, "green") for name in revision.added]
     changed = [

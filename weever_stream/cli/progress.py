@@ -13,9 +13,11 @@ from rich.markup import escape
 from weever_stream.observe import logs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from weever_stream.stream.progress import BatchReport
 
-__all__ = ["BatchLines"]
+__all__ = ["BatchLines", "backfill_text"]
 
 _RULES_SHOWN = 6
 
@@ -76,9 +78,16 @@ def _line(report: BatchReport) -> str:
     ]
     if report.rejected:
         parts.insert(2, f"[bold yellow]{report.rejected:,} rejected[/]")
+    if report.backfilling:
+        parts.append(f"[yellow]{escape(backfill_text(report.backfilling))}[/]")
     if report.behind:
         parts.append(f"[dim]behind {escape(', '.join(f'{name} {value}' for name, value in report.behind.items()))}[/]")
     return "  ".join(parts)
+
+
+def backfill_text(shares: Mapping[str, float]) -> str:
+    """Which rules are being backfilled, and how far."""
+    return "backfilling " + ", ".join(f"{rule} {int(100 * share)} %" for rule, share in sorted(shares.items()))
 
 
 def _unlisted(counts: dict[str, int]) -> str:

@@ -103,7 +103,8 @@ def _start(
     from weever_stream.stream.alerting import alerting
     from weever_stream.stream.places import notes_of
     from weever_stream.stream.preflight import check_job
-    from weever_stream.stream.progress import PROGRESS
+    from weever_stream.stream.progress import PROGRESS, backfills_of
+    from weever_stream.stream.saved import read_noted
     from weever_stream.stream.standing import Standing
 
     settings = asked.metrics if metrics_port is None else asked.metrics.model_copy(update={"port": metrics_port})
@@ -119,8 +120,10 @@ def _start(
         Lease(notes_of(asked)) as lease,
         alerting(asked, lambda: lease.ours, [watch.metrics]) as told,
     ):
-        done = Notes(notes_of(asked)).read(PROGRESS) or {}
-        watch.metrics.resume(done or None)
+        notes = Notes(notes_of(asked))
+        if done := notes.read(PROGRESS) or {}:
+            pending = backfills_of(read_noted(notes, asked.state.checkpoint), done)
+            watch.metrics.resume({**done, "backfilling": pending})
         watch.metrics.targets(target.name for target in asked.alerts)
         approve = _once(_noted(_approval(asked, policy), watch))
         found = check_job(asked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from pathlib import Path
@@ -65,8 +65,8 @@ def violations(
     rules, path = _job(job)
     checked = _checked(rules) if rules is not None else None  # first: the sink may be further by then, not less far
     kept = read_sink(path)
-    if checked is not None and checked[1] >= kept.batch:
-        kept = replace(kept, position=checked[0])
+    if checked is not None and checked.batch >= kept.batch:
+        kept = replace(kept, position=checked.position)
     names = _chosen(rule, rules, kept)
     still_open = selected(kept.open_index(), names, None)
     index = selected(kept.log_index() if log else still_open, names, moment(since))
@@ -76,7 +76,8 @@ def violations(
     if limit is not None:
         index = newest(index, limit)
     listed = [one.name for one in rules.rules] if rules is not None else []
-    found = Found(kept, rules, names, log, still_open, total, sort_newest_first(index, listed))
+    backfills = {} if checked is None else checked.backfills
+    found = Found(kept, rules, names, log, still_open, total, sort_newest_first(index, listed), backfills)
     write = {Form.TEXT: write_text, Form.JSON: write_json, Form.CSV: write_csv}[form]
     with opened(output) as out:
         write(found, out, is_stdout(output))
@@ -105,24 +106,33 @@ def _job(job: str) -> tuple[RuleFile | None, str]:
     return rules, path
 
 
-def _checked(rules: RuleFile) -> tuple[str, int] | None:
-    """Up to where the source is checked, and the batch that says so: sinks are only written when something changes.
+@dataclass(frozen=True)
+class _Checked:
+    """How far a job is, from the notes beside its checkpoint."""
 
-    Nothing where the checkpoint cannot be read here, or where there is none yet.
-    """
-    from pydantic import ValidationError
+    position: str
+    """Up to where the source is checked: sinks are only written when something changes."""
+    batch: int
+    backfills: dict[str, float]
+    """Rules that are being backfilled, each with the share that is done."""
 
-    from weever_stream.job.options import State
+
+def _checked(rules: RuleFile) -> _Checked | None:
+    """Nothing where the checkpoint cannot be read here, or where there is none yet."""
+    from weever_stream.job.job import state_of
     from weever_stream.state.notes import Notes
     from weever_stream.stream.places import notes_of_state
-    from weever_stream.stream.progress import PROGRESS
+    from weever_stream.stream.progress import PROGRESS, backfills_of
+    from weever_stream.stream.saved import read_noted
 
     try:
-        resolved = replace(rules, source=None, alerts=(), sinks=()).resolve(os.environ)
-        done = Notes(notes_of_state(State.model_validate(resolved.state))).read(PROGRESS)
-    except (WeeverError, ValidationError, OSError):
+        if (state := state_of(rules, os.environ)) is None:
+            return None
+        notes = Notes(notes_of_state(state))
+        done, noted = notes.read(PROGRESS), read_noted(notes, state.checkpoint)
+    except (WeeverError, OSError):
         return None
-    return None if done is None else (str(done["position"]), int(done["batch"]))
+    return None if done is None else _Checked(str(done["position"]), int(done["batch"]), backfills_of(noted, done))
 
 
 def _text(value: Any) -> str | None:

@@ -52,6 +52,8 @@ class FamilyPlan:
     """Rows are cut into so many parts on either side; a pair of parts is a cell, and cells are in different shards."""
     generation: int = 0
     """When its rules came into the job: what is stored for one generation is nothing to another."""
+    home: int | None = None
+    """The number of the family in whose shards its rows are; None: its own."""
 
     @cached_property
     def roles(self) -> bool:
@@ -62,6 +64,13 @@ class FamilyPlan:
     def mirrored(self) -> tuple[bool, ...]:
         """Of each rule, whether its pairs are found twice, once from either row, and told once."""
         return tuple(self.roles and bound.rule.symmetric for bound in self.routed.rules)
+
+    def meets_like(self, other: FamilyPlan) -> bool:
+        """Whether pairs meet in the same shards as in another family, if both have one home."""
+        sides = [
+            (one.spread, one.roles, [family.equalities for family in one.routed.families]) for one in (self, other)
+        ]
+        return sides[0] == sides[1]
 
     @cached_property
     def encoder(self) -> Encoder:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from weever_stream.rules.file import RuleFile
     from weever_stream.rules.nodes import Node
 
-__all__ = ["SPARK_HIDES", "Job", "check_alerts", "default_name", "job_of", "read_job"]
+__all__ = ["SPARK_HIDES", "Job", "check_alerts", "default_name", "job_of", "read_job", "state_of"]
 
 _REDACTION = "spark.redaction.regex"
 SPARK_HIDES = "(?i)secret|password|token|access[.]?key"
@@ -131,6 +131,15 @@ def default_name(checkpoint: str) -> str:
 def read_job(path: str | Path, environ: Mapping[str, str]) -> Job:
     """Reads a job file. Raises `RuleError` with every error found."""
     return job_of(read_rules(path).resolve(environ))
+
+
+def state_of(file: RuleFile, environ: Mapping[str, str]) -> State | None:
+    """The state of a job alone: references of its other parts may well be missing here. None where there is none."""
+    alone = replace(file, name=None, source=None, sinks=(), alerts=(), metrics=None, learn=None, spark={})
+    errors: list[RuleError] = []
+    state = _checked("", _STATE, alone.resolve(environ).state, file.node("state"), errors)
+    RuleErrors.raise_all(errors)
+    return state if isinstance(state, State) else None
 
 
 def job_of(file: RuleFile) -> Job:

@@ -73,7 +73,7 @@ class Lineage:
         self._url, self._dataset, self._rules, self._every = url, dataset, rules, every
         self._job = {"namespace": namespace, "name": f"weever.{job}"}
         self._run_id, self._key = run_id, key
-        self._known: list[dict[str, Any]] | None = None
+        self._known: dict[str, dict[str, Any]] | None = None
         """What every rule came to, when it was last told of."""
         self._next: dict[str, Any] | None = None
         self._wake, self._ending = threading.Condition(), False
@@ -83,8 +83,10 @@ class Lineage:
 
     def batch(self, report: Report) -> None:
         """A batch is done. Nothing is said of one that changes no rule's outcome."""
-        known = [assertion(rule, report.open, report.unlisted) for rule in self._rules]
-        if known != self._known:
+        known = {rule.name: assertion(rule, report.open, report.unlisted) for rule in self._rules}
+        for name in report.backfilling:  # not all is known of it: what was said of it before holds until it is
+            known.pop(name, None)
+        if (known := {**(self._known or {}), **known}) != self._known:
             self._known = known
             self._put("RUNNING")
 
@@ -109,7 +111,7 @@ class Lineage:
         namespace, name = self._dataset
         table: dict[str, Any] = {"namespace": namespace, "name": name}
         if self._known is not None:
-            facet = {"_producer": _producer(), "_schemaURL": _FACET, "assertions": self._known}
+            facet = {"_producer": _producer(), "_schemaURL": _FACET, "assertions": list(self._known.values())}
             table["inputFacets"] = {"dataQualityAssertions": facet}
         return {
             "eventTime": datetime.now(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z"),

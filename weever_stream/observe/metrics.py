@@ -76,6 +76,8 @@ class Report(Protocol):
     @property
     def held(self) -> Mapping[str, int]: ...  # noqa: D102
     @property
+    def backfilling(self) -> Collection[str]: ...  # noqa: D102
+    @property
     def drifting(self) -> Collection[str]: ...  # noqa: D102
     @property
     def drift(self) -> Iterable[Mapping[str, Any]]: ...  # noqa: D102
@@ -93,6 +95,7 @@ class Metrics(Collector):
         self._open: dict[str, int] = {}
         self._unlisted: dict[str, int] = {}
         self._drifting: frozenset[str] = frozenset()
+        self._backfilling: frozenset[str] = frozenset()
         self._opened: Counter[str] = Counter()
         self._closed: Counter[str] = Counter()
         self._operations: Counter[str] = Counter({"put": 0, "drop": 0, "clear": 0})
@@ -124,6 +127,7 @@ class Metrics(Collector):
             self._open = dict(progress.get("open", {}))
             self._unlisted = dict(progress.get("unlisted", {}))
             self._drifting = frozenset(progress.get("drifting", ()))
+            self._backfilling = frozenset(progress.get("backfilling", ()))
             self._stale_before = int(progress.get("stale", 0))
 
     def batch(self, report: Report) -> None:
@@ -134,6 +138,7 @@ class Metrics(Collector):
             self._batch = max(report.batch, self._batch)
             self._open, self._unlisted = dict(report.open), dict(report.unlisted)
             self._held, self._drifting = dict(report.held), frozenset(report.drifting)
+            self._backfilling = frozenset(report.backfilling)
             lag = {_LAGS[name]: told for name, told in report.behind.items() if name in _LAGS}
             self._lag = {unit: float(told) for unit, told in lag.items() if _is_number(told)}
             self._last_batch = self._last_success = self._clock()
@@ -220,6 +225,12 @@ class Metrics(Collector):
                 "weever_rule_drift",
                 "1 while a rule breaks at a rate that its past does not explain.",
                 drifting,
+            ),
+            (
+                GaugeMetricFamily,
+                "weever_rule_backfilling",
+                "1 while a rule is backfilled: there may be more violations than are known.",
+                dict.fromkeys(self._backfilling, 1),
             ),
             (CounterMetricFamily, "weever_violations_opened", "Violations that were added.", self._opened),
             (CounterMetricFamily, "weever_violations_closed", "Violations that were removed.", self._closed),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from datetime import datetime
 
     from pyspark.sql import DataFrame
@@ -77,6 +77,8 @@ class Batch:
     """Open violations of every rule after this batch."""
     unlisted: Mapping[str, int] = field(default_factory=dict)
     """Further ones that are only counted."""
+    backfilling: Collection[str] = ()
+    """Rules that are being backfilled: what is open of them may not be all."""
 
 
 class Sink(Protocol):

@@ -17,12 +17,16 @@ from weever_stream.state.store import StoredFile
 if TYPE_CHECKING:
     from weever_stream.detect.sections import Section
 
-__all__ = ["FamilyState", "Manifest", "SavedRun", "SavedTail"]
+__all__ = ["ENDED", "HIDDEN", "FamilyState", "Manifest", "SavedRun", "SavedTail"]
 
 _FORMAT = Format(
     b"WEEVERSH", 1, "the state of a shard",
     "start from an older checkpoint, or delete it and let the job build its state again",
 )  # fmt: skip
+
+
+ENDED, HIDDEN = -1, -2
+"""Of a rule that reports nothing, in place of the number of its open violations."""
 
 
 @dataclass
@@ -55,7 +59,8 @@ class FamilyState:
     runs: list[SavedRun] = field(default_factory=list)
     tail: SavedTail | None = None
     open: list[int] = field(default_factory=list)
-    """Open violations of each of its rules that this shard reports; -1 for a rule that has ended."""
+    """Open violations of each of its rules that this shard reports. `ENDED`: the rule has ended, or another took its
+    place. `HIDDEN`: the rule is backfilled here, and the one that it is to replace still reports."""
     drops: int = 0
     """Remembered drops, at most."""
     tally: dict[str, int] = field(default_factory=dict)

@@ -39,6 +39,8 @@ class NotedRule:
     spread: int = 1
     ended: str | None = None
     """Why it is no longer kept."""
+    replaces: int | None = None
+    """The number of the same rule, which is built again: this one takes its place when its backfill is complete."""
 
     @classmethod
     def of(cls, rule: Rule) -> NotedRule:
@@ -92,8 +94,18 @@ class Noted:
 
     @property
     def living(self) -> dict[str, NotedRule]:
-        """The rules that are kept, by name."""
+        """The rules that are kept, by name; of one that is built again the later."""
         return {rule.name: rule for rule in self.rules if rule.ended is None}
+
+    @property
+    def rebuilding(self) -> dict[int, int]:
+        """The numbers of rules that are built again, with the numbers of those that take their place."""
+        rules = self.rules
+        return {
+            rule.replaces: number
+            for number, rule in enumerate(rules)
+            if rule.replaces is not None and rules[rule.replaces].ended is None
+        }
 
     def to_json(self) -> dict[str, Any]:
         """As a note."""
@@ -151,6 +163,26 @@ class Noted:
                 for one in self.generations
             ),
         )
+
+    def settling(self, reason: str) -> Noted:
+        """The same with the rules ended in whose place others have come."""
+        over, number, generations = set(self.rebuilding), 0, []
+        for one in self.generations:
+            numbers = range(number, number + len(one.rules))
+            rules = tuple(
+                _ended(rule, reason if at in over else None) for at, rule in zip(numbers, one.rules, strict=True)
+            )
+            generations.append(replace(one, rules=rules))
+            number += len(one.rules)
+        return replace(self, generations=tuple(generations))
+
+    def rebuilding_again(self, rule: Rule, columns: pa.Schema) -> Noted:
+        """The same with a generation in which a living rule is built again, to take its place."""
+        (*_, old) = (at for at, one in enumerate(self.rules) if one.name == rule.name and one.ended is None)
+        born = self.adding([rule], columns)
+        last = born.generations[-1]
+        rules = (replace(last.rules[0], replaces=old),)
+        return replace(born, generations=(*born.generations[:-1], replace(last, rules=rules)))
 
     def adding(self, rules: Sequence[Rule], columns: pa.Schema, fills: Sequence[int] = ()) -> Noted:
         """The same with another generation."""

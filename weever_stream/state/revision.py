@@ -41,11 +41,7 @@ class Revision:
     @property
     def reasons(self) -> dict[str, str]:
         """The rules that end, with the reason that their violations get."""
-        return {
-            **dict.fromkeys(self.removed, REMOVED),
-            **dict.fromkeys(self.changed, CHANGED),
-            **dict.fromkeys(self.rebuilt, REBUILT),
-        }
+        return {**dict.fromkeys(self.removed, REMOVED), **dict.fromkeys(self.changed, CHANGED)}
 
     @property
     def filled(self) -> tuple[str, ...]:

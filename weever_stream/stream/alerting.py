@@ -43,7 +43,7 @@ class AlertIntake:
             return
         counts = {rule: n + batch.unlisted.get(rule, 0) for rule, n in batch.open.items()}
         parts = _parts(batch, asked) if batch.added or batch.removed else []
-        self.dispatch.take(joined(parts, asked, batch.id, batch.position, counts))
+        self.dispatch.take(joined(parts, asked, batch.id, batch.position, counts, batch.backfilling))
 
 
 def _parts(batch: Batch, asked: Question) -> list[dict[str, Any]]:

@@ -94,6 +94,7 @@ class Batches:
                 rejected=counts.get("rejected", 0),
                 open=self.ledger.open(),
                 unlisted=self.ledger.unlisted(),
+                backfilling=self.ledger.backfilling().keys(),
             )
             self.guard.write(batch)
             self.dead_letters.write(batch)
@@ -125,6 +126,7 @@ class Batches:
             removed_by_rule=by_rule["removed"],
             operations=_operations(counts),
             held=self.ledger.held(),
+            backfilling=self.ledger.backfilling(),
             drifting=list(self.drift.drifting),
             drift=[notice.as_json() for notice in notices],
         )

@@ -138,14 +138,33 @@ def unpacked_here(told: Iterable[Row], setup: Setup) -> pa.Table:
     names = ["kind", "rule", "sign", "pairs", "moving", "body"]
     pieces = pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names)
     table = pa.Table.from_batches(list(unpacker(setup)([pieces])))
-    counted = pc.value_counts(table.filter(table.column("moving")).column("violation_id"))
-    twice = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
-    both = pc.and_(table.column("moving"), pc.is_in(table.column("violation_id"), twice))
-    return table.filter(pc.invert(both)).drop_columns("moving")
+    moving = table.column("moving")
+    if not pc.any(moving).as_py():
+        return table.drop_columns("moving")
+    return pa.concat_tables([table.filter(pc.invert(moving)), _net(table.filter(moving))]).drop_columns("moving")
+
+
+def _net(table: pa.Table) -> pa.Table:
+    """`net`, in this process."""
+    sign = pc.if_else(pc.equal(table.column("change"), "added"), 1, -1)
+    place = pa.array(range(table.num_rows), pa.int64())
+    rows = pa.table({"id": table.column("violation_id"), "sign": sign, "place": place})
+    sums = rows.group_by("id", use_threads=False).aggregate([("sign", "sum")])
+    total = sums.column("sign_sum").take(pc.index_in(rows.column("id"), sums.column("id").combine_chunks()))
+    left = rows.filter(pc.equal(total, pc.cast(sign, pa.int64()))).group_by("id", use_threads=False)
+    return table.take(left.aggregate([("place", "min")]).column("place_min"))
 
 
 def net(deltas: DataFrame) -> DataFrame:
-    """The deltas of one batch without those that are both removed and added in it."""
-    columns = [F.col(name) for name in deltas.columns]
-    once = deltas.groupBy("violation_id").agg(F.count("*").alias("_told"), F.first(F.struct(*columns)).alias("_delta"))
-    return once.where("_told = 1").select("_delta.*")
+    """The deltas of one batch, each violation once: those that are removed as often as added are left out."""
+    columns = F.struct(*(F.col(name) for name in deltas.columns))
+    added = F.col("change") == "added"
+    said = deltas.groupBy("violation_id").agg(
+        F.sum(F.when(added, 1).otherwise(-1)).alias("_net"),
+        F.first(F.when(added, columns), ignorenulls=True).alias("_added"),
+        F.first(F.when(~added, columns), ignorenulls=True).alias("_removed"),
+    )
+    left = said.where("_net != 0").select(
+        F.when(F.col("_net") > 0, F.col("_added")).otherwise(F.col("_removed")).alias("_")
+    )
+    return left.select("_.*")

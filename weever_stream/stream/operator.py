@@ -26,6 +26,8 @@ from weever_stream.detect.sections import ipc, read_ipc
 from weever_stream.detect.violations import OUTPUT_SCHEMA
 from weever_stream.errors import DataError, EngineError
 from weever_stream.feeds.changes import CHANGE, CLEAR, PUT, PUT_ANYWHERE
+from weever_stream.state.manifest import HIDDEN
+from weever_stream.state.revision import REBUILT
 from weever_stream.state.store import opened
 from weever_stream.stream.position import inside_a_commit, offset_of
 from weever_stream.stream.routing import Router, split_rejects
@@ -205,11 +207,27 @@ def _tally(setup: Setup, manifest: Manifest) -> dict[str, Any]:
         for name, n in state.tally.items():
             became[name] = became.get(name, 0) + n
     counts = {rule: n for family, state in held for rule, n in zip(family.rules, state.open, strict=True) if n >= 0}
-    unlisted = {rule: n for family, state in held for rule, n in zip(family.rules, state.unlisted, strict=True) if n}
+    unlisted = {
+        rule: n
+        for family, state in held
+        for rule, n, reported in zip(family.rules, state.unlisted, state.open, strict=True)
+        if n and reported >= 0
+    }
     states = list(manifest.families.values())
     rows = sum(run.rows for state in states for run in state.runs) + sum(s.tail.rows for s in states if s.tail)
     files = sum(run.file.length for state in states for run in state.runs if run.file)
-    return {"open": counts, "unlisted": unlisted, "became": became, "rows": rows, "file_bytes": files}
+    filled = {family.generation: state.filled for family, state in held if family.generation in setup.fills}
+    hidden = {family.generation for family, state in held if HIDDEN in state.open}
+    done = sorted({family.generation for family, _ in held} - hidden)
+    return {
+        "open": counts,
+        "unlisted": unlisted,
+        "became": became,
+        "rows": rows,
+        "file_bytes": files,
+        "filled": filled,
+        "shown": done if setup.rebuilding else [],
+    }
 
 
 def _work(setup: Setup) -> ShardWork:
@@ -299,7 +317,9 @@ def unpacker(setup: Setup) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.R
                     reason = read_ipc(body.as_buffer()).column(0)[0].as_py()
                     raise DataError(f"{n} changes cannot be read, the first because {reason}")
                 told = unpack_pairs(rules[rule], key, "added" if sign > 0 else "removed", body.as_buffer())
-                why = pa.array([setup.ended.get(rule) if sign == CLOSED else None] * told.num_rows, pa.string())
+                why = pa.array(
+                    [setup.ended.get(rule, REBUILT) if sign == CLOSED else None] * told.num_rows, pa.string()
+                )
                 moves = pa.array([moving] * told.num_rows, pa.bool_())
                 held.append(pa.RecordBatch.from_arrays([*told.columns, why, moves], schema=_UNPACKED))
                 rows, size = rows + told.num_rows, size + told.nbytes

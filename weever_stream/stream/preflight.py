@@ -39,7 +39,7 @@ from weever_stream.state.store import opened
 from weever_stream.storage import is_uri, locate, open_delta, scan_delta
 from weever_stream.stream.columns import key_types, needed, readers_of, refuse_types, stored_schema
 from weever_stream.stream.places import notes_of, offsets_of, schemas_of
-from weever_stream.stream.progress import PROGRESS
+from weever_stream.stream.progress import PROGRESS, backfills_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,6 +73,8 @@ class Preflight:
     """What the job file changes of its rules."""
     open: dict[str, int] = field(default_factory=dict)
     """Open violations of each rule."""
+    backfilling: dict[str, float] = field(default_factory=dict)
+    """Rules that are being backfilled, each with the share that is done."""
     refusals: list[WeeverError] = field(default_factory=list)
     """Why a start would be refused."""
     warnings: list[str] = field(default_factory=list)
@@ -95,7 +97,7 @@ def check_job(job: Job) -> Preflight:
         found.refusals.append(error)
     except (OSError, pa.ArrowException) as error:
         found.unchecked.append(f"the checkpoint {job.state.checkpoint} cannot be read: {type(error).__name__}")
-    found.open = dict(done.get("open", {}))
+    found.open, found.backfilling = dict(done.get("open", {})), backfills_of(found.noted, done)
     if found.noted is not None:
         named = (job.file.table, job.source.kind, job.file.key, job.state.shards, _spark_version())
         found.refusals += refusals(found.noted, *named)

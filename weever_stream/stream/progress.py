@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from weever_stream.learn.drift import Drift
+    from weever_stream.state.noted import Noted
     from weever_stream.state.notes import Notes
 
-__all__ = ["PROGRESS", "BatchReport", "Ledger", "ShardTally", "trends_of"]
+__all__ = ["PROGRESS", "BatchReport", "Ledger", "ShardTally", "backfills_of", "trends_of"]
 
 PROGRESS = "progress.json"
 _TRENDS = "trends"
@@ -40,6 +41,10 @@ class ShardTally:
     """Of its run files."""
     repeated: dict[int, int] = field(default_factory=dict)
     """By family, the new rows of this batch whose key had a row already."""
+    filled: dict[int, int] = field(default_factory=dict)
+    """By generation, the messages of its backfill that have come."""
+    shown: list[int] = field(default_factory=list)
+    """While a rule is built again: the generations whose rules report violations."""
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> ShardTally:
@@ -56,6 +61,8 @@ class ShardTally:
             None if rows is None else int(rows),
             int(told.get("file_bytes", 0)),
             {int(family): int(n) for family, n in told.get("repeated", {}).items()},
+            {int(generation): int(n) for generation, n in told.get("filled", {}).items()},
+            [int(generation) for generation in told.get("shown", ())],
         )
 
 
@@ -91,6 +98,8 @@ class BatchReport:
     """The changes by what they do: `put`, `drop`, `clear`."""
     held: dict[str, int] = field(default_factory=dict)
     """What all shards store: `rows`, and the bytes in Spark's `state` and in `files`. Nothing where it is not known."""
+    backfilling: dict[str, float] = field(default_factory=dict)
+    """Rules that are being backfilled, each with the share that is done: see `state.backfills`."""
     drifting: list[str] = field(default_factory=list)
     """Rules that break at a rate that their past does not explain."""
     drift: list[dict[str, Any]] = field(default_factory=list)
@@ -104,14 +113,20 @@ class BatchReport:
 class Ledger:
     """Tallies of all shards, kept beside the checkpoint."""
 
-    def __init__(self, notes: Notes, rules: Sequence[str | None], numbering: int = 0) -> None:
-        """`rules`: their names by number; None for one that has ended. `numbering`: tallies of another are void."""
-        self._notes, self._numbering = notes, numbering
+    def __init__(
+        self,
+        notes: Notes,
+        rules: Sequence[str | None],
+        numbering: int = 0,
+        pending: Callable[[Mapping[int, ShardTally]], dict[str, float]] = lambda shards: {},
+    ) -> None:
+        """`rules`: their names by number; None for one that has ended. `numbering`: tallies of another are void.
+
+        `pending`: which rules are being backfilled, from what shards report.
+        """
+        self._notes, self._numbering, self._pending = notes, numbering, pending
         self._rules = list(rules)
-        noted = notes.read(PROGRESS) or {}
-        if noted.get("numbering", 0) != numbering:
-            noted = {}
-        self.shards = {int(shard): ShardTally.of(told) for shard, told in noted.get("shards", {}).items()}
+        self.shards = _tallies(notes.read(PROGRESS), numbering)
 
     def take(self, shard: int, said: dict[str, Any]) -> ShardTally:
         """What a shard says at the end of a batch."""
@@ -135,6 +150,10 @@ class Ledger:
                 if (name := self._rules[rule]) is not None:
                     twice[name] = twice.get(name, 0) + n
         return {name: n // 2 for name, n in twice.items() if n}
+
+    def backfilling(self) -> dict[str, float]:
+        """Rules that are being backfilled, each with the share that is done."""
+        return self._pending(self.shards)
 
     def stale(self) -> int:
         """Changes that did nothing because something newer was held."""
@@ -163,6 +182,20 @@ class Ledger:
         shards = {str(shard): vars(tally) for shard, tally in sorted(self.shards.items())}
         noted = {**report.to_json(), "numbering": self._numbering, "shards": shards}
         self._notes.write(PROGRESS, noted if drift is None else {**noted, _TRENDS: drift.as_json()})
+
+
+def _tallies(progress: Mapping[str, Any] | None, numbering: int) -> dict[int, ShardTally]:
+    """What shards last reported, if rules still have the numbers that they had then."""
+    known = progress or {}
+    shards = known.get("shards", {}) if known.get("numbering", 0) == numbering else {}
+    return {int(shard): ShardTally.of(tally) for shard, tally in shards.items()}
+
+
+def backfills_of(noted: Noted | None, progress: Mapping[str, Any] | None) -> dict[str, float]:
+    """Rules that are being backfilled under a checkpoint, each with the share that is done, from its notes."""
+    from weever_stream.state.backfills import pending_backfills
+
+    return {} if noted is None else pending_backfills(noted, _tallies(progress, noted.numbering))
 
 
 def trends_of(progress: Mapping[str, Any] | None) -> Drift:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -18,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from weever_stream.feeds import open_feed
 from weever_stream.job.options import duration
 from weever_stream.sinks import open_dead_letters, open_sinks
+from weever_stream.state.backfills import pending_backfills
 from weever_stream.state.notes import Notes
 from weever_stream.stream.batches import Batches
 from weever_stream.stream.columns import key_types, needed, refuse_types
@@ -120,7 +122,12 @@ class Context:
                 self.spark, job.source.rejects, f"{folder(self.checkpoint)}/rejects", take_over=self.take_over
             ),
             rejects=job.source.rejects,
-            ledger=Ledger(self.notes, [None if rule.ended else rule.name for rule in noted.rules], noted.numbering),
+            ledger=Ledger(
+                self.notes,
+                [None if rule.ended else rule.name for rule in noted.rules],
+                noted.numbering,
+                partial(pending_backfills, noted),
+            ),
             drift=self._drift(noted),
             observe=self.observe,
         )

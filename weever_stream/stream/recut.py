@@ -37,7 +37,10 @@ def recut(noted: Noted, before: Setup, shards: int) -> Noted:
     first = 1 + max(one.number for one in noted.generations)
     rules = noted.rules
     generations = tuple(
-        Generation(first + place, tuple(rules[number] for number in family.rules if number not in before.ended))
+        Generation(
+            first + place,
+            tuple(replace(rules[number], replaces=None) for number in family.rules if number not in before.ended),
+        )
         for place, family in enumerate(before.living)
     )
     again = noted.revision + 1

@@ -19,7 +19,7 @@ from weever_stream.state.revision import refusals
 from weever_stream.stream.position import last_batches
 from weever_stream.stream.query import WHAT_IS_THERE
 from weever_stream.stream.recut import moved, recut
-from weever_stream.stream.revising import finish, spark_version
+from weever_stream.stream.revising import finish, settle, spark_version
 from weever_stream.stream.routing import Router
 from weever_stream.stream.saved import manifests, read_noted, write_noted
 
@@ -47,6 +47,10 @@ def rescale(context: Context, shards: int) -> Noted:
     if noted.shards == shards:
         return noted
     finish(context, noted, WHAT_IS_THERE)  # a batch that is not finished, and messages that are under way
+    noted = settle(context, noted)
+    if noted.rebuilding:
+        names = ", ".join(sorted({noted.rules[old].name for old in noted.rebuilding}))
+        raise StateError(f"{names} is still being rebuilt", hint="start the job until it is done, then rescale")
     found = manifests(context.spark, context.checkpoint)
     _refuse_uncounted(found)
     before = context.setup(noted)

@@ -4,12 +4,16 @@
     rules that end                              are noted as ended; shards close what is open under them
     rules that come                             are filled from the table as it is where the job stands
 
+    rules that are built again                  are filled beside their old state, which reports until that is done
+
 Rules that come form families of their own, so those that stay are not touched. The fill goes through the lane while
 changes go on arriving; a change that overtakes the row that it changes is remembered until all rows have come. At
 every batch boundary what is open under a rule that is being filled is true; when all messages have come it is also all.
 (A change that is older than the row it overtakes cannot be told from a newer one until that row has come. Only files
 come late in this way.)
-A rule that ends and comes again under the same name is closed in an earlier batch than it is filled.
+A rule that ends and comes again under the same name is closed in an earlier batch than it is filled. A rule that is
+built again is not closed: when all of its rows have come to a shard, what they show takes the place of what was open
+there, in one batch, and only the difference is emitted.
 """
 
 from __future__ import annotations
@@ -23,17 +27,18 @@ import pyarrow as pa
 
 from weever_stream.errors import DataError, StateError, WeeverError
 from weever_stream.state.noted import Generation, Noted, NotedRule
-from weever_stream.state.revision import refusals, revise
+from weever_stream.state.revision import REBUILT, refusals, revise
 from weever_stream.stream.columns import needed
 from weever_stream.stream.failures import schema_changed, texts_of, told
 from weever_stream.stream.lane import table_of
 from weever_stream.stream.position import files_read, last_batches, planned
+from weever_stream.stream.progress import PROGRESS, backfills_of
 from weever_stream.stream.query import ONE_BATCH, WHAT_IS_THERE
 from weever_stream.stream.restarts import SchemaChangedError
 from weever_stream.stream.saved import read_noted, write_noted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from typing import Any
 
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +48,7 @@ if TYPE_CHECKING:
     from weever_stream.state.revision import Revision
     from weever_stream.stream.query import Context
 
-__all__ = ["agreed", "finish", "spark_version"]
+__all__ = ["agreed", "finish", "settle", "spark_version"]
 
 
 def agreed(context: Context, approve: Callable[[Revision], None], again: Collection[str] = ()) -> Noted:
@@ -63,6 +68,7 @@ def agreed(context: Context, approve: Callable[[Revision], None], again: Collect
     named = (job.file.table, job.source.kind, job.file.key, job.state.shards, spark_version(context.spark))
     for refusal in refusals(noted, *named):
         raise refusal
+    noted = settle(context, noted)
     revision = revise(noted, job.file.rules, again)
     if not revision:
         return noted
@@ -102,15 +108,40 @@ def _changed(context: Context, noted: Noted, revision: Revision) -> Noted:
     rules = [rule for rule in context.job.file.rules if rule.name in set(revision.filled)]
     if rules:
         _table(context, noted, rules)  # before anything ends: what cannot be filled leaves all as it is
-    if revision.reasons:
-        noted = replace(noted.ending(revision.reasons), revision=noted.revision + 1)
-        context.lane.tidy(noted.revision - 1)
-        context.lane.call(context.setup(noted), noted.revision, noted.shards)
-        write_noted(context.notes, noted)
-    if {rule.name for rule in rules} & {rule.name for rule in noted.rules if rule.ended is not None}:
+    if {noted.rules[old].name for old in noted.rebuilding} & {*revision.rebuilt}:
+        finish(context, noted, WHAT_IS_THERE)  # it is being built again already
+        noted = settle(context, noted)
+    noted = _end(context, noted, revision.reasons)
+    come = [rule for rule in rules if rule.name not in revision.rebuilt]
+    if {rule.name for rule in come} & {rule.name for rule in noted.rules if rule.ended is not None}:
         # Closed first, in an earlier batch than it is filled, also where an earlier start was cut off in between.
         finish(context, noted, WHAT_IS_THERE)
-    return _filled(context, noted, rules) if rules else noted
+    noted = _filled(context, noted, come) if come else noted
+    for rule in rules:
+        noted = _rebuilt(context, noted, rule) if rule.name in revision.rebuilt else noted
+    return noted
+
+
+def settle(context: Context, noted: Noted) -> Noted:
+    """Ends the old state of rules that were built again, if that is complete in every shard."""
+    last, finished = last_batches(context.spark, context.checkpoint)
+    pending = backfills_of(noted, context.notes.read(PROGRESS))
+    if not noted.rebuilding or last > finished or any(noted.rules[old].name in pending for old in noted.rebuilding):
+        return noted
+    noted = replace(noted.settling(REBUILT), revision=noted.revision + 1)
+    write_noted(context.notes, noted)
+    return noted
+
+
+def _end(context: Context, noted: Noted, reasons: Mapping[str, str]) -> Noted:
+    """Notes rules as ended, and lets every shard know."""
+    if not reasons:
+        return noted
+    noted = replace(noted.ending(reasons), revision=noted.revision + 1)
+    context.lane.tidy(noted.revision - 1)
+    context.lane.call(context.setup(noted), noted.revision, noted.shards)
+    write_noted(context.notes, noted)
+    return noted
 
 
 def _finish_planned(context: Context, noted: Noted, batch: int) -> None:
@@ -145,7 +176,26 @@ def _ended(query: StreamingQuery) -> None:
 def _filled(context: Context, noted: Noted, rules: list[Rule]) -> Noted:
     """Another generation, with its messages in the lane."""
     columns, rows = _table(context, noted, rules)
-    born = replace(noted.adding(rules, columns), revision=noted.revision + 1)
+    return _fill(context, noted, noted.adding(rules, columns), rows)
+
+
+def _rebuilt(context: Context, noted: Noted, rule: Rule) -> Noted:
+    """Another generation for a rule that stays, which takes its place when all messages have come."""
+    columns, rows = _table(context, noted, [rule])
+    born = noted.rebuilding_again(rule, columns)
+    setup = context.setup(replace(born, families=()))
+    new = len(born.rules) - 1
+    if not setup.family_of(new).meets_like(setup.family_of(setup.replaces[new])):
+        # Its pairs would meet in other shards than those that have them open: they are closed there first.
+        noted = _end(context, noted, {rule.name: REBUILT})
+        finish(context, noted, WHAT_IS_THERE)
+        return _filled(context, noted, [rule])
+    return _fill(context, noted, born, rows, call=True)
+
+
+def _fill(context: Context, noted: Noted, born: Noted, rows: DataFrame | None, *, call: bool = False) -> Noted:
+    """Sends rows to the last generation, and notes it. `call`: every shard is to look at it, also without rows."""
+    born = replace(born, revision=noted.revision + 1)
     context.lane.tidy(noted.revision)
     if rows is not None:
         generation = born.generations[-1]
@@ -153,6 +203,8 @@ def _filled(context: Context, noted: Noted, rules: list[Rule]) -> Noted:
             fills = context.lane.fill(rows, context.setup(replace(born, families=())), generation.number, born.revision)
         born = replace(born, generations=(*born.generations[:-1], replace(generation, fills=fills)))
     born = _with_families(context, born)
+    if call:
+        context.lane.call(context.setup(born), born.revision, born.shards)
     write_noted(context.notes, born)
     return born
 

@@ -115,7 +115,8 @@ class Router:
 
     def _visit(self, family: FamilyPlan, rows: Positions, keys: Hashes, role: int) -> Ints:
         # Families without equality have one key, 0: their number keeps them from meeting in the same few shards.
-        shards = (keys + np.uint64(family.number * 7919)) % np.uint64(self._setup.shards)
+        home = family.number if family.home is None else family.home
+        shards = (keys + np.uint64(home * 7919)) % np.uint64(self._setup.shards)
         n = len(rows)
         return np.stack([rows, shards.astype(np.int64), np.full(n, family.number), np.full(n, role)], 1)
 

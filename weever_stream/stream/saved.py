@@ -58,6 +58,7 @@ def setup_of(noted: Noted, job: Job, store: StoreOptions) -> Setup:
         fills={one.number: one.fills for one in noted.generations if one.fills},
         # Where drops are remembered every shard gets every change anyway.
         offsets=offsets_of(job) if job.source.kind == "delta" and not job.remember_drops else None,
+        replaces={number: rule.replaces for number, rule in enumerate(noted.rules) if rule.replaces is not None},
     )
     planned = tuple(family.identity for family in setup.families)
     if noted.families and noted.families != planned[: len(noted.families)]:

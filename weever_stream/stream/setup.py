@@ -56,6 +56,8 @@ class Setup:
     offsets: StoreOptions | None = None
     """Spark's log of offsets, of a source that may cut a batch inside a commit; None: it does not, or it is no matter.
     """
+    replaces: Mapping[int, int] = field(default_factory=dict)
+    """Rules that are built again, each alone in its generation: the new number, and the number whose place it takes."""
 
     @cached_property
     def families(self) -> tuple[FamilyPlan, ...]:
@@ -67,9 +69,19 @@ class Setup:
             spread = {**{bound.rule.name: bound.rule.spread for bound in rules}, **self.spread}
             for family in families(rules, dict(self.key), self.shards, spread):
                 members = tuple(start + rule for rule in family.rules)
-                made.append(replace(family, number=len(made), rules=members, generation=generation))
+                home = next((_home(one) for one in made if self.replaces.get(members[0]) in one.rules), None)
+                made.append(replace(family, number=len(made), rules=members, generation=generation, home=home))
             start += n
         return tuple(made)
+
+    @cached_property
+    def rebuilding(self) -> dict[int, int]:
+        """Rules that have not taken the place of others yet, or not in every shard, and those."""
+        return {new: old for new, old in self.replaces.items() if old not in self.ended and new not in self.ended}
+
+    def family_of(self, rule: int) -> FamilyPlan:
+        """The family that a rule is in."""
+        return next(family for family in self.families if rule in family.rules)
 
     @cached_property
     def living(self) -> tuple[FamilyPlan, ...]:
@@ -91,6 +103,7 @@ class Setup:
         """Equal for setups that store the same things in the same way."""
         parts = [*(family.identity for family in self.families), str(self.columns), str(self.shards)]
         changing = [str(sorted(self.ended)), str(sorted(self.fills.items()))] if self.ended or self.fills else []
+        changing += [str(sorted(self.replaces.items()))] if self.replaces else []
         return sha256("\n".join([*parts, *changing]).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def same_as(self, other: Setup) -> bool:
@@ -104,4 +117,12 @@ class Setup:
 
     def __getstate__(self) -> dict[str, object]:
         """Without what is derived."""
-        return {name: value for name, value in vars(self).items() if name not in ("families", "living", "identity")}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("families", "living", "rebuilding", "identity")
+        }
+
+
+def _home(family: FamilyPlan) -> int:
+    return family.number if family.home is None else family.home

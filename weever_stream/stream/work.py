@@ -4,7 +4,8 @@ Pure but for the run store: no Spark, no clock. The same manifest and messages g
 manifest, so a task may run twice, or be thrown away half done. Only the families that a batch touches are opened. What
 it tells is net within the shard; a pair whose rows both move to another shard is told by both, and is marked so that
 the two can be set off against each other. A rule that has ended since the last visit is closed: every violation that
-is open under it is told as over, once. Cost: that of `Shard.apply` for each family.
+is open under it is removed, once. A rule that is built again stays hidden until all its rows have come; then it takes
+the place of the old one in one batch, and only the difference is left. Cost: that of `Shard.apply` for each family.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from weever_stream.detect.families import LEFT, RIGHT
 from weever_stream.detect.pairs import pack_pairs
 from weever_stream.index.arrays import as_arrow
 from weever_stream.state.keeper import Keeper
-from weever_stream.state.manifest import Manifest
+from weever_stream.state.manifest import ENDED, HIDDEN, Manifest
 from weever_stream.state.store import RunStore
 from weever_stream.stream.messages import ONLY, PUT, ROW, SEQUENCE, Message, one_batch
 from weever_stream.stream.routing import LEFT_ROLE, RIGHT_ROLE
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 
     from weever_stream.detect.culprits import Culprits
     from weever_stream.detect.families import FamilyPlan
@@ -52,7 +53,8 @@ class Piece:
     body: bytes
     """For `pairs.unpack_pairs`."""
     moving: bool
-    """Whether both rows of each pair are of this batch: another shard may tell the opposite of the same pairs."""
+    """Whether the opposite of the same pairs may be told as well: by another shard, because both rows of each pair are
+    of this batch, or because the rule is replaced by itself, built again."""
     written: int = 0
     """Bytes that the piece takes when it is unpacked, about."""
 
@@ -98,13 +100,14 @@ class ShardWork:
         name = f"the state of shard {shard}"
         before = Manifest() if state is None else Manifest.load(state, name)
         message, moved = Message.unpack(bodies), Message.unpack(bodies, silent=True)
+        rebuilt = self._rebuilt(shard, before, message)
         touched: list[Opened] = []
         for family in self.setup.families:
             if family.number not in self._living:
                 if family.identity in before.families:
                     yield from self._closed(self.keeper.open(family, before, name))
                 continue
-            opened = self._opened(shard, family, before, message, moved)
+            opened = self._opened(shard, family, before, message, moved, rebuilt)
             if opened is None:
                 continue
             touched.append(opened)
@@ -114,25 +117,49 @@ class ShardWork:
             if message is not None:
                 filling = bool(message.fills.get(family.generation))
                 before_it = opened.shard.duplicates
-                yield from self._changed(opened, message, None if filling else culprits)
+                yield from self._changed(opened, message, None if filling else culprits, rebuilt.values())
                 # A put that goes anywhere replaces what is there: that is no mistake of the source.
                 if repeated is not None and not filling and not message.drops.num_rows:
                     repeated[family.number] = opened.shard.duplicates - before_it
+            yield from self._closed(opened, rebuilt.values())
+            yield from self._shown(opened, rebuilt)
         over = before.families.keys() - {family.identity for family in self.setup.living}
         return self.keeper.save(shard, batch, before, touched, over)
 
+    def _rebuilt(self, shard: int, before: Manifest, message: Message | None) -> dict[int, int]:
+        """Rules that take the place of others in this batch, because all rows have come to this shard; and those."""
+        found: dict[int, int] = {}
+        for new, old in self.setup.rebuilding.items():
+            family = self.setup.family_of(new)
+            held = before.families.get(family.identity)
+            filled = (held.filled if held else 0) + (message.fills.get(family.generation, 0) if message else 0)
+            hidden = held is None or held.open[family.rules.index(new)] == HIDDEN
+            if hidden and filled >= self.setup.awaited(family, shard):
+                found[new] = old
+        return found
+
     def _opened(
-        self, shard: int, family: FamilyPlan, before: Manifest, message: Message | None, moved: Message | None
+        self,
+        shard: int,
+        family: FamilyPlan,
+        before: Manifest,
+        message: Message | None,
+        moved: Message | None,
+        rebuilt: Mapping[int, int],
     ) -> Opened | None:
         """A family, if there is anything to do for it."""
         held = before.families.get(family.identity)
         ended = held is not None and any(
-            rule in self.setup.ended and n >= 0 for rule, n in zip(family.rules, held.open, strict=True)
+            rule in self.setup.ended and n != ENDED for rule, n in zip(family.rules, held.open, strict=True)
         )
-        if ended or any(one is not None and self._concerns(family, one) for one in (message, moved)):
-            awaited = self.setup.awaited(family, shard)
-            return self.keeper.open(family, before, f"the state of shard {shard}", awaited=awaited)
-        return None
+        changes = any(rule in rebuilt or rule in rebuilt.values() for rule in family.rules)
+        if not (ended or changes or any(one is not None and self._concerns(family, one) for one in (message, moved))):
+            return None
+        awaited = self.setup.awaited(family, shard)
+        opened = self.keeper.open(family, before, f"the state of shard {shard}", awaited=awaited)
+        if held is None:
+            opened.open = [HIDDEN if rule in self.setup.rebuilding else 0 for rule in family.rules]
+        return opened
 
     def _concerns(self, family: FamilyPlan, message: Message) -> bool:
         """Whether a message has anything for a family."""
@@ -143,15 +170,29 @@ class ShardWork:
             return True
         return bool((message.visits.column("family").to_numpy() == family.number).any())
 
-    def _closed(self, opened: Opened) -> Iterator[Piece]:
-        """The end of all violations of rules that have ended, told when it is first seen."""
+    def _closed(self, opened: Opened, replaced: Collection[int] = ()) -> Iterator[Piece]:
+        """Removes the violations of rules that have ended, when that is first seen, and of those that are `replaced`.
+
+        What replaces them adds its own in the same batch; all that is told of either is marked, to be set off.
+        """
         for rule, number in enumerate(opened.family.rules):
-            if number not in self.setup.ended or opened.open[rule] < 0:
+            if not (number in self.setup.ended or number in replaced) or opened.open[rule] == ENDED:
                 continue
-            for found in opened.shard.violations(rule) if opened.open[rule] else ():
+            for found in opened.shard.violations(rule) if opened.open[rule] > 0 else ():
                 for packed in pack_pairs(found, opened.family):
-                    yield Piece(number, CLOSED, packed.pairs, packed.body, moving=False, written=packed.written)
-            opened.open[rule], opened.unlisted[rule] = -1, 0
+                    yield Piece(number, CLOSED, packed.pairs, packed.body, number in replaced, packed.written)
+            opened.open[rule], opened.unlisted[rule] = ENDED, 0
+
+    def _shown(self, opened: Opened, rebuilt: Collection[int]) -> Iterator[Piece]:
+        """Adds the violations of rules that take the place of others."""
+        for rule, number in enumerate(opened.family.rules):
+            if number not in rebuilt:
+                continue
+            opened.open[rule] = 0
+            for found in opened.shard.violations(rule):
+                for packed in pack_pairs(found, opened.family):
+                    opened.open[rule] += packed.pairs
+                    yield Piece(number, 1, packed.pairs, packed.body, True, packed.written)
 
     def _move(self, opened: Opened, message: Message) -> None:
         """Takes in rows whose pairs were told before they moved here, and all of them listed."""
@@ -160,34 +201,41 @@ class ShardWork:
             pass
         opened.shard.cap = cap
 
-    def _changed(self, opened: Opened, message: Message, culprits: Culprits | None = None) -> Iterator[Piece]:
+    def _changed(
+        self, opened: Opened, message: Message, culprits: Culprits | None = None, replaced: Collection[int] = ()
+    ) -> Iterator[Piece]:
         """What a message changes of a family."""
         visits = self._visits(opened.family, message)
         cleared = self._cleared(opened.shard, visits, message.clear, opened.cleared)
         opened.cleared = max(opened.cleared, message.clear)
         opened.filled += message.fills.get(opened.family.generation, 0)
-        yield from self._applied(opened, cleared, culprits)
+        yield from self._applied(opened, cleared, culprits, replaced)
 
-    def _applied(self, opened: Opened, visits: Visits, culprits: Culprits | None) -> Iterator[Piece]:
+    def _applied(
+        self, opened: Opened, visits: Visits, culprits: Culprits | None, replaced: Collection[int]
+    ) -> Iterator[Piece]:
         if not visits.table.num_rows:
             return
         drops = not bool((visits.order & 1).all())
         before, mirrored = opened.shard.unlisted.copy(), opened.family.mirrored
         for found in opened.shard.apply(visits.table, visits.order, drops=drops):
             number = opened.family.rules[found.rule]
-            if number in self.setup.ended:
+            if number in self.setup.ended or opened.open[found.rule] == ENDED:
                 continue
+            hidden = opened.open[found.rule] == HIDDEN
             # A pair leaves one shard for another only if both of its rows do.
             moving = isinstance(found.left, RowsOfBatch) and isinstance(found.right, RowsOfBatch)
-            if culprits is not None and found.sign > 0:
+            if culprits is not None and found.sign > 0 and not hidden:
                 culprits.take(number, found, moving=moving)
             opened.unlisted[found.rule] += found.sign * len(found) if mirrored[found.rule] else 0
             for packed in pack_pairs(found, opened.family):
-                opened.open[found.rule] += found.sign * packed.pairs
                 opened.unlisted[found.rule] -= 2 * found.sign * packed.pairs if mirrored[found.rule] else 0
-                yield Piece(number, found.sign, packed.pairs, packed.body, moving, packed.written)
+                if not hidden:
+                    opened.open[found.rule] += found.sign * packed.pairs
+                    moves = moving or number in replaced
+                    yield Piece(number, found.sign, packed.pairs, packed.body, moves, packed.written)
         for rule, (was, now) in enumerate(zip(before, opened.shard.unlisted, strict=True)):
-            if opened.family.rules[rule] not in self.setup.ended:
+            if opened.family.rules[rule] not in self.setup.ended and opened.open[rule] != ENDED:
                 opened.unlisted[rule] += (now - was) * (1 if mirrored[rule] else 2)
 
     def _visits(self, family: FamilyPlan, message: Message) -> Visits:

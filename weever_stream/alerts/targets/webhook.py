@@ -76,6 +76,7 @@ def body(notice: Notice) -> dict[str, Any]:
         "rule": valid(notice.rule, _LONGEST),
         "severity": notice.severity,
         "open": notice.open,
+        "backfilling": notice.backfilling,
         "opened_at": notice.opened_at.isoformat(),
         "at": notice.at.isoformat(),
         "group": _texts(notice.group),
