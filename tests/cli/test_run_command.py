@@ -193,7 +193,7 @@ def test_a_job_is_run_stopped_gone_on_with_and_looked_into(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     reports = [json.loads(line) for line in done.stdout.splitlines()]
     assert [report["batch"] for report in reports] == [0, 1]
-    assert json.loads(reports[-1]["position"]) == {"files": 1}
+    assert json.loads(reports[-1]["position"]) == {"file": max(weever.files.path.iterdir()).name, "entry": 1}
     assert reports[-1]["rejected"] == 0
     assert sum(reports[-1]["open"].values()) == sum(report["added"] - report["removed"] for report in reports)
     weever.agreed()
@@ -233,7 +233,7 @@ def test_a_job_is_run_stopped_gone_on_with_and_looked_into(tmp_path: Path):
     done = weever("run", str(weever.job), "--once")
     assert done.returncode == 0, done.stderr
     assert f"batch {2 + len(lines)} " in done.stdout.splitlines()[0], "the next batch follows the last one"
-    assert 'at {"files":5}' in done.stdout.splitlines()[-1]
+    assert f'at {{"file":"{max(weever.files.path.iterdir()).name}","entry":5}}' in done.stdout.splitlines()[-1]
     assert "starting Spark" in done.stderr
     weever.agreed()
 

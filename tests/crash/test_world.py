@@ -48,7 +48,7 @@ class Job:
 
     @staticmethod
     def at(number: int) -> str:
-        return json.dumps({"files": number})
+        return json.dumps({"entry": number})
 
     def row(self, number: int, violation: Violation, change: str) -> dict[str, Any]:
         rule, left, right = violation

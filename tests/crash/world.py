@@ -244,7 +244,7 @@ class World:
     @staticmethod
     def _at(position: str) -> int:
         told = json.loads(position)
-        return int(told.get("files", told.get("version", -1)))
+        return int(told.get("entry", told.get("version", -1)))
 
     def _rows(self, name: str, table: Any, columns: list[str] | None = None) -> pa.Table:
         return scan_delta(table, locate(self.folder / "out" / name)).to_table(columns=columns)

@@ -41,6 +41,8 @@ def planned(spark: SparkSession, checkpoint: str, batch: int) -> Planned:
         offset = offset_of(text)
         # A batch that came from the lane before the source had anything to say stands nowhere.
         position = None if offset is None else told(offset)
+        if position is not None and "entry" in position:
+            position = {**_last_file(spark, checkpoint, position["entry"]), **position}
     except (ValueError, KeyError, TypeError, IndexError):
         raise StateError(
             f"the log of offsets of batch {batch} under {checkpoint} cannot be read",
@@ -99,14 +101,26 @@ def told(offset: dict[str, Any]) -> dict[str, Any]:
     """An offset in the words of its source.
 
     A Delta offset names a version and the last file read of it; with a negative index it is the version that is read
-    next. Delta reads a commit whole, unless it has no change files and is larger than a batch may be.
+    next. Delta reads a commit whole, unless it has no change files and is larger than a batch may be. Files go by the
+    entries of the log in which Spark writes the files of each batch.
     """
     if "reservoirVersion" in offset:
         version, index = int(offset["reservoirVersion"]), int(offset.get("index", -1))
         return {"version": version - 1 if index < 0 else version}
     if "logOffset" in offset:
-        return {"files": int(offset["logOffset"])}
+        return {"entry": int(offset["logOffset"])}
     return offset
+
+
+def _last_file(spark: SparkSession, checkpoint: str, entry: int) -> dict[str, str]:
+    """The name of the last file in an entry of the log of files; nothing if Spark has deleted the entry."""
+    for name in (f"{entry}", f"{entry}.compact"):
+        path = f"{checkpoint}/sources/0/{name}"
+        if exists(spark, path):
+            _, *lines = read_text(spark, path).splitlines()
+            files = [file for file in map(json.loads, lines) if file["batchId"] == entry]
+            return {"file": unquote(str(files[-1]["path"])).rpartition("/")[2]} if files else {}
+    return {}
 
 
 def exists(spark: SparkSession, path: str) -> bool:

@@ -244,8 +244,8 @@ def _position(context: Context) -> dict[str, Any] | None:
     if finished < 0:
         return None
     position: dict[str, Any] | None = json.loads(planned(context.spark, context.checkpoint, finished).position)
-    if position is not None and "files" in position:
-        position["paths"] = files_read(context.spark, context.checkpoint, position["files"])
+    if position is not None and "entry" in position:
+        position["paths"] = files_read(context.spark, context.checkpoint, position["entry"])
     return position
 
 
