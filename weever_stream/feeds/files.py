@@ -7,8 +7,12 @@ never skipped. A file is read once, by its name: change a folder by adding files
 
 Types: Parquet has its own, from the files already there, else from `columns:`; JSON and CSV take theirs from
 `columns:`. CSV columns go by the header of the first file, or in the order of `columns:` with the two extra columns
-last if there is none yet. An empty CSV cell is null, and so is `""` (Spark's `nullValue` and `emptyValue` in `options`
-say otherwise). Blank lines mean nothing.
+last if there is none yet.
+
+CSV is read by RFC 4180, as `weever check` reads it: a quote inside a quoted value is doubled, a quoted value may hold
+line breaks, spaces count, an empty cell is null and `""` is the empty text. Spark's parser reads more than that without
+a word, so what it cannot be sure of is refused: a single quote inside a quoted value stops the stream, text that is not
+UTF-8 and a line that ends unlike the header are rejects. Blank lines mean nothing.
 """
 
 from __future__ import annotations
@@ -41,12 +45,22 @@ if TYPE_CHECKING:
 __all__ = ["FilesFeed", "read_cells", "read_lines", "read_parquet_rows", "reader_options"]
 
 _TYPE, _VERSION = "_change_type", "_commit_version"
-_MISREAD, _FILE = "_weever_misread", "_weever_file"
+_MISREAD, _FILE, _CELLS, _ROW = "_weever_misread", "_weever_file", "_weever_cells", "_weever_row"
 _READER = {
     # Spark forgets files by age, a week by default: one that is copied with an old date would never be read.
     "maxFileAge": "3650d",
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
+}
+_EMPTY = "\ue000weever: empty text\ue000"
+"""What the parser gives for a quoted empty cell; for an unquoted one it gives null."""
+_RFC_4180 = {
+    "header": "true",
+    "escape": '"',
+    "multiLine": "true",
+    "emptyValue": _EMPTY,
+    # Else such a cell is passed on as raw text, quotes and all: Spark's own writer makes them, by \" for a quote.
+    "unescapedQuoteHandling": "RAISE_ERROR",
 }
 _LIMITS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
 _SAMPLE = 100
@@ -54,10 +68,10 @@ _SAMPLE = 100
 
 
 def reader_options(source: FilesSource) -> dict[str, str]:
-    """What Spark's reader of files is told. Of the two limits of a batch Spark takes one."""
+    """The options of Spark's file reader. Of the two limits of a batch Spark takes one."""
     given = revealed(source.options)
     limit = {} if any(name in given for name in _LIMITS) else {"maxBytesPerTrigger": BATCH_BYTES}
-    return {**_READER, **limit, **given}
+    return {**_READER, **limit, **(_RFC_4180 if source.format == "csv" else {}), **given}
 
 
 class FilesFeed:
@@ -119,25 +133,43 @@ class FilesFeed:
             return read_lines(reader.text(paths).select("value", file), names, self._key, self._declared)
         schema = self._parquet_schema() if self._source.format == "parquet" else self._csv_schema()
         if self._source.format == "parquet":
-            rows = reader.schema(schema).format("parquet").load(paths).select("*", file)
+            row = (F.col("_metadata.row_index") + 1).alias(_ROW)
+            rows = reader.schema(schema).format("parquet").load(paths).select("*", file, row)
             return read_parquet_rows(rows, names, self._key, schema_of_spark(schema), self._declared)
-        strict = {"header": "true", "enforceSchema": "false", "columnPruning": "false",
+        strict = {"header": "true", "enforceSchema": "false", "columnPruning": "false", "mode": "PERMISSIVE",
                   "columnNameOfCorruptRecord": _MISREAD}  # fmt: skip
         rows = reader.options(**strict).schema(schema).csv(paths).select("*", file)
-        return read_cells(rows, names, self._key, self._declared)
+        return read_cells(rows, names, self._key, self._declared, sep=self._options.get("sep", ","))
 
     def _look(self) -> StructType | None:
         """The schema of the files that are there, or None if there are none yet."""
-        reader = self._spark.read.options(**{**self._options, "header": "true"})
+        reader = self._spark.read.options(**self._options)
         try:
-            files = reader.format("text" if self._source.format == "json" else self._source.format)
-            return files.load(self._source.path).schema
+            if self._source.format == "csv":
+                return self._header(reader)
+            return reader.format("text" if self._source.format == "json" else "parquet").load(self._source.path).schema
         except AnalysisException as error:
             if error.getCondition() == "PATH_NOT_FOUND":
                 raise DataError(f"there is no folder {self._source.path}", hint="make it before the start") from None
             if error.getCondition() != "UNABLE_TO_INFER_SCHEMA":
                 raise
             return None
+
+    def _header(self, reader: Any) -> StructType | None:
+        """The columns that the header of a first file names."""
+        # As a row, because Spark changes names that are missing or given twice. Only rows must be free of odd quotes.
+        lenient = {"header": "false", "unescapedQuoteHandling": "STOP_AT_DELIMITER"}
+        first = reader.options(**lenient).csv(self._source.path).first()
+        names = [] if first is None else ["" if name in (None, _EMPTY) else str(name) for name in first]
+        folded = [name.casefold() for name in names]
+        for name in names:
+            if not name or folded.count(name.casefold()) > 1:
+                said = f"more than one column {name}" if name else "a column without a name"
+                raise DataError(
+                    f"the header of the files in {self._source.path} has {said}",
+                    hint="give each column a name of its own; in pandas, to_csv(index=False) leaves out the index",
+                )
+        return StructType([StructField(name, StringType()) for name in names]) if names else None
 
     def _check_sample(self) -> None:
         """Refuses a folder whose first lines know no version: it holds rows, not changes."""
@@ -198,24 +230,33 @@ def read_lines(
 
 
 def read_cells(
-    rows: DataFrame, names: Sequence[str], key: Sequence[str], columns: Mapping[str, ColumnType]
+    rows: DataFrame, names: Sequence[str], key: Sequence[str], columns: Mapping[str, ColumnType], *, sep: str = ","
 ) -> DataFrame:
     """The change frame of CSV rows: all texts, and the line itself where it does not fit the header."""
+    header = [name for name in rows.columns if name not in (_MISREAD, _FILE)]
+    cells = {name: F.when(column(name) == _EMPTY, F.lit("")).otherwise(column(name)) for name in header}
+    wanted = list(dict.fromkeys((*key, *names)))
     readings = [
-        Reading(name, from_text(column(name), columns[name]), columns[name], column(name).isNotNull())
-        for name in dict.fromkeys((*key, *names))
+        Reading(name, from_text(cells[name], columns[name]), columns[name], column(name).isNotNull()) for name in wanted
     ]
     kind, version = F.col(_TYPE), F.col(_VERSION)
+    again = F.to_csv(F.col(_CELLS), {"sep": sep, "escape": '"'})
     return change_frame(
-        rows,
+        rows.withColumn(_CELLS, F.struct(*(cell.alias(f"c{at}") for at, cell in enumerate(cells.values())))),
         readings,
         key,
         names=names,
         change=changes_by_name(kind, _CHANGES),
         sequence=whole(version),
-        trace=Trace({"file": F.col(_FILE)}, F.make_valid_utf8(F.col(_MISREAD)), (_MISREAD,)),
+        trace=Trace({"file": F.col(_FILE)}, F.coalesce(F.make_valid_utf8(F.col(_MISREAD)), again), (_MISREAD, _CELLS)),
         faults=[
             Fault(F.col(_MISREAD).isNotNull(), "the line has more or fewer cells than the header"),
+            Fault(column(header[-1]).rlike(r"[\r\n]\z"), "the line does not end as the header does: CR LF and LF"),
+            # The parser puts U+FFFD in the place of bytes that it cannot decode.
+            *(
+                Fault(F.contains(column(name), F.lit("\ufffd")), f"column {name}: the text is not UTF-8")
+                for name in wanted
+            ),
             *_faults(kind, version),
         ],
     )
@@ -228,8 +269,8 @@ def read_parquet_rows(
     found: Mapping[str, ColumnType | str],
     declared: Mapping[str, ColumnType],
 ) -> DataFrame:
-    """The change frame of typed rows with the column `_weever_file`."""
-    return read_commits(rows, names, key, found, declared, _CHANGES, {"file": F.col(_FILE)})
+    """The change frame of typed rows with the columns `_weever_file` and `_weever_row`."""
+    return read_commits(rows, names, key, found, declared, _CHANGES, {"file": F.col(_FILE), "row": F.col(_ROW)})
 
 
 def _faults(kind: Column, version: Column) -> list[Fault]:

@@ -45,6 +45,15 @@ _KNOWN = {
         "a Parquet file has a column of another type than the files before it",
         "write it again in their types: only whole numbers may become wider",
     ),
+    r"reading file (\S{1,1000})\. .{0,20000}?Unescaped quote character": (
+        "the CSV file {} cannot be read: a quote inside a quoted value is not doubled",
+        "fix the file in its place and start again. Spark's writer doubles quotes with .option('escape', '\"'); to "
+        "read what it wrote without, set `source.options: {escape: '\\'}`",
+    ),
+    r"reading file (\S{1,1000})\. .{0,20000}?CSV header": (
+        "the CSV file {} has another header than the files before it",
+        "write it again in its place, with the same columns in the same order, and start again",
+    ),
     r"STREAMING_CHECKPOINT_MISSING_METADATA_FILE": (
         "the checkpoint has lost its metadata file",
         "restore the checkpoint from a copy, or start with an empty one",

@@ -28,7 +28,14 @@ def read(spark: SparkSession, given: Sequence[str], form: Format, null_value: st
         raise DataError(f"{len(given)} tables are given", hint="rules are found in one at a time")
     options = {}
     if form == "csv":
-        options = {"header": "true", "inferSchema": "true", "enforceSchema": "false"}
+        # Quotes and line breaks by RFC 4180, as everywhere else.
+        options = {
+            "header": "true",
+            "inferSchema": "true",
+            "enforceSchema": "false",
+            "escape": '"',
+            "multiLine": "true",
+        }
         options |= {} if null_value is None else {"nullValue": null_value}
     try:
         if form == "table":
