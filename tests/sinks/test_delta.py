@@ -120,7 +120,7 @@ def test_the_owner_of_a_table_outlives_other_commits_and_the_clean_up_of_its_log
     with pytest.raises(OutputError, match="ahead of the checkpoint: it holds batch 5, this would be 2"):
         delta(spark, tmp_path, tables=["log"]).write(Story(spark).batch(2, PAIRS[4:5]))
     delta(spark, tmp_path, tables=["log"]).write(Story(spark).batch(6, PAIRS[3:4]))
-    assert Reader(str(tmp_path / "log")).to_pyarrow_table().num_rows == 4
+    assert rows(tmp_path / "log").num_rows == 4
 
 
 def test_rows_that_nobody_has_claimed_are_not_continued(spark: Any, tmp_path: Path) -> None:
