@@ -131,3 +131,48 @@ def test_alerts_are_checked_without_their_secrets(
     path.write_text(f"table: t\nkey: id\nrules:\n  - {{name: r, fd: a -> b{rule}}}\nalerts: {alerts}\n")
     assert weever(["validate", str(path)]) == (0 if said is None else 3)
     assert (said or "") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ('{kind: webhook, url: "http://hooks.internal/x"}', "add hooks.internal to `allow_hosts`"),
+        ('{kind: webhook, url: "http://hooks.internal/${env:UNKNOWN}"}', "add hooks.internal to `allow_hosts`"),
+        ('{kind: alertmanager, url: "alertmanager:9093"}', "`allow_hosts`"),
+        (
+            "{kind: email, host: mail.internal, tls: none, sender: a@b.c, to: [a@b.c]}",
+            "add mail.internal to `allow_hosts`",
+        ),
+    ],
+)
+def test_an_address_that_alerts_may_not_go_to_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str, said: str
+):
+    """By `validate`, as by everything that looks at a job before it starts."""
+    text = f"""
+table: packages
+key: id
+source: {{kind: files, path: {tmp_path}}}
+state: {{checkpoint: {tmp_path}/checkpoint}}
+columns: {{id: bigint, zip: string, city: string}}
+rules: [{{name: zips, fd: zip -> city}}]
+alerts: [{target}]
+"""
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    assert weever(["validate", str(path)]) == 3
+    err = capsys.readouterr().err
+    assert said in err
+    assert ":8:" in err, "the place of the target"
+    if "UNKNOWN" not in target:
+        assert weever(["plan", str(path)]) == 3
+        assert said in capsys.readouterr().out
+        assert weever(["doctor", str(path)]) == 3
+        found = capsys.readouterr()
+        assert said in found.out + found.err
+    path.write_text(
+        text.replace("alerts: [{", "alerts: [{allow_hosts: [hooks.internal, mail.internal, alertmanager], ").replace(
+            '"alert', '"http://alert'
+        )
+    )
+    assert weever(["validate", str(path)]) == 0

@@ -23,8 +23,19 @@ from urllib.parse import urlsplit
 
 from weever_stream.alerts.notice import DeliveryError
 from weever_stream.errors import WeeverError
+from weever_stream.job.alerts import EmailAlert
 
-__all__ = ["ASK_AGAIN", "Pin", "Site", "TargetError", "allowed_hosts", "read_host", "read_url", "refusal"]
+__all__ = [
+    "ASK_AGAIN",
+    "Pin",
+    "Site",
+    "TargetError",
+    "allowed_hosts",
+    "check_mail_host",
+    "read_host",
+    "read_url",
+    "refusal",
+]
 
 ASK_AGAIN = 60.0
 """Seconds without an answer after which a name is looked up again, and so often at most."""
@@ -130,7 +141,10 @@ def read_url(url: str, allowed: frozenset[str]) -> Site:
     except ValueError:
         raise TargetError("the target's URL cannot be read", hint="write https://host/path") from None
     if parts.scheme not in ("https", "http") or not url[len(parts.scheme) :].startswith("://"):
-        raise TargetError("the target's URL does not begin with https://", hint="write https://host/path")
+        raise TargetError(
+            "the target's URL does not begin with https://",
+            hint="write https://host/path; http:// is for hosts that `allow_hosts` names",
+        )
     if "@" in parts.netloc:
         raise TargetError(
             "the target's URL names a user before its host (user@host)",
@@ -147,6 +161,16 @@ def read_url(url: str, allowed: frozenset[str]) -> Site:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     https = parts.scheme == "https"
     return Site("https" if https else "http", host, port or (443 if https else 80), target)
+
+
+def check_mail_host(options: EmailAlert, allowed: frozenset[str]) -> str:
+    """The host of a mail server. Raises `TargetError` if mail would go in the clear to one that is not allowed."""
+    host = read_host(options.host)
+    if options.tls == "none" and host not in allowed:
+        raise TargetError(
+            f"mail to {host} would go in the clear", hint=f"use tls: starttls, or add {host} to `allow_hosts`"
+        )
+    return host
 
 
 def read_host(text: str) -> str:

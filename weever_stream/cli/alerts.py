@@ -122,7 +122,7 @@ def _test(console: Console, job: Job, wanted: list[str] | None, *, as_json: bool
         try:
             _try(open_target(options), job)
         except (DeliveryError, TargetError) as error:
-            reason = error.reason if isinstance(error, DeliveryError) else error.message
+            reason = error.reason if isinstance(error, DeliveryError) else f"{error.message} (hint: {error.hint})"
             about |= {"arrived": False, "reason": reason}
             failed += 1
         told.append(about)

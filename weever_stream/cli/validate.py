@@ -61,9 +61,7 @@ def validate(
 def _checked(file: Path, against: str | None, table: str | None) -> RuleFile:
     rules = read_rules(file, table=table)
     if rules.alerts or any(rule.alerts for rule in rules.rules):
-        from weever_stream.job.job import check_alerts
-
-        check_alerts(rules)
+        _check_alerts(rules)
     if against is not None:
         from weever_stream.check.readers import read_schema
         from weever_stream.rules import schema_of
@@ -72,6 +70,21 @@ def _checked(file: Path, against: str | None, table: str | None) -> RuleFile:
     elif rules.source is not None and rules.state is not None:
         _check_source(rules)
     return rules
+
+
+def _check_alerts(rules: RuleFile) -> None:
+    """Raises every error of `alerts`, also of addresses that may not be used."""
+    from weever_stream.alerts.targets import TargetError, check_target
+    from weever_stream.job.job import check_alerts
+
+    node, errors = rules.node("alerts"), []
+    for number, target in enumerate(check_alerts(rules)):
+        try:
+            check_target(target)
+        except TargetError as error:
+            at = node.child(number) if node is not None else None
+            errors.append(RuleError(error.message, place=at.place() if at is not None else None, hint=error.hint))
+    RuleErrors.raise_all(errors)
 
 
 def _check_source(rules: RuleFile) -> None:

@@ -200,11 +200,14 @@ def _unsplittable(source: Any, sinks: Sequence[Any], node: Node | None) -> list[
     return errors
 
 
-def check_alerts(file: RuleFile) -> None:
-    """Raises every error of `alerts`, without its references: those may be there only where the job runs."""
+def check_alerts(file: RuleFile) -> list[AlertOptions]:
+    """The targets of a file, with every error of `alerts` raised, without its references: those may be there only where
+    the job runs.
+    """
     errors: list[RuleError] = []
-    _targets(replace(file, alerts=tuple(_as_if_resolved(alert) for alert in file.alerts)), errors)
+    targets = _targets(replace(file, alerts=tuple(_as_if_resolved(alert) for alert in file.alerts)), errors)
     RuleErrors.raise_all(errors)
+    return targets
 
 
 def _as_if_resolved(value: Any) -> Any:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
+from weever_stream.alerts.targets import TargetError, check_target
 from weever_stream.errors import DataError, WeeverError
 from weever_stream.feeds.delta_log import (
     TableLog,
@@ -101,6 +102,11 @@ def check_job(job: Job) -> Preflight:
     if found.noted is not None:
         named = (job.file.table, job.source.kind, job.file.key, job.state.shards, _spark_version())
         found.refusals += refusals(found.noted, *named)
+    for target in job.alerts:
+        try:
+            check_target(target)
+        except TargetError as error:
+            found.refusals.append(error)
     if isinstance(job.source, DeltaSource):
         if job.source.path is None:
             found.unchecked.append(f"{job.source.table} is a table of a catalog: it is checked when Spark has started")

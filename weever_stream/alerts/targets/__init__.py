@@ -6,7 +6,9 @@ dispatcher's. What each sends is in docs/alert-targets.md.
 
 from __future__ import annotations
 
-from weever_stream.alerts.hosts import TargetError
+import re
+
+from weever_stream.alerts.hosts import TargetError, allowed_hosts, check_mail_host, read_url
 from weever_stream.alerts.notice import Target
 from weever_stream.job.alerts import (
     AlertmanagerAlert,
@@ -18,8 +20,11 @@ from weever_stream.job.alerts import (
     TeamsAlert,
     WebhookAlert,
 )
+from weever_stream.rules.references import Secret
 
-__all__ = ["TargetError", "open_target"]
+__all__ = ["TargetError", "check_target", "open_target"]
+
+_REFERENCE = re.compile(r"\$\{[^}]*\}")
 
 
 def open_target(options: AlertOptions) -> Target:
@@ -29,6 +34,24 @@ def open_target(options: AlertOptions) -> Target:
     """
     try:
         return _opened(options)
+    except TargetError as error:
+        raise TargetError(f"alerts to {options.name}: {error.message}", hint=error.hint) from None
+
+
+def check_target(options: AlertOptions) -> None:
+    """Raises `TargetError` for an address that may not be used, as far as that is seen without looking it up.
+
+    A part that is a reference, which may be there only where the job runs, is taken for good.
+    """
+    try:
+        allowed = allowed_hosts(options.allow_hosts)
+        if isinstance(options, EmailAlert):
+            check_mail_host(options, allowed)
+        for name in ("webhook", "url"):
+            url = getattr(options, name, None)
+            text = url.reveal() if isinstance(url, Secret) else url
+            if text is not None and not text.startswith("${"):
+                read_url(_REFERENCE.sub("x", text), allowed)
     except TargetError as error:
         raise TargetError(f"alerts to {options.name}: {error.message}", hint=error.hint) from None
 

@@ -20,7 +20,7 @@ from email.policy import SMTP as POLICY
 from email.utils import format_datetime, parseaddr
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from weever_stream.alerts.hosts import Pin, TargetError, allowed_hosts, read_host
+from weever_stream.alerts.hosts import Pin, TargetError, allowed_hosts, check_mail_host
 from weever_stream.alerts.http import timeout_of
 from weever_stream.alerts.notice import Delivered, DeliveryError, Notice
 from weever_stream.alerts.texts import for_html, one_line, paragraphs, title
@@ -46,15 +46,11 @@ class Email:
     def __init__(self, options: EmailAlert) -> None:
         self.name = options.name
         allowed = allowed_hosts(options.allow_hosts)
-        host = read_host(options.host)
+        host = check_mail_host(options, allowed)
         self._sender, self._to = _address(options.sender), tuple(_address(one) for one in options.to)
         self._login = (options.username, options.password) if options.username and options.password else None
         if (options.username is None) != (options.password is None):
             raise TargetError("e-mail needs a username and a password, or neither")
-        if options.tls == "none" and host not in allowed:
-            raise TargetError(
-                f"mail to {host} would go in the clear", hint=f"use tls: starttls, or add {host} to `allow_hosts`"
-            )
         if options.tls == "none" and self._login:
             raise TargetError("a password is not sent without TLS", hint="use tls: starttls, or leave the username out")
         self._mode = options.tls
