@@ -454,6 +454,26 @@ def test_examples_are_of_what_is_open():
     assert [e.violation_id for e in sent.examples] == ["v2"]
 
 
+def test_an_alert_whose_number_stays_is_updated_when_its_examples_are_fixed():
+    one = desk(target(update_every="60 seconds"))
+    one.take(news(one, 0, added(3), zips=3))
+    (opened,) = deliver(one, START)
+    one.take(news(one, 1, [*removed(3), *added(3, 3)], zips=3))  # as many are open, and none of those
+    assert deliver(one, after(59)) == []
+    one = desk(target(update_every="60 seconds"), noted=json.loads(json.dumps(one.noted())))
+    (update,) = deliver(one, after(60))
+    assert (update.what, update.open) == ("update", 3)
+    assert {e.violation_id for e in opened.examples} == {"v0", "v1", "v2"}
+    assert {e.violation_id for e in update.examples} == {"v3", "v4", "v5"}
+    one.take(news(one, 2, zips=3))
+    assert deliver(one, after(9999)) == []
+    quiet = desk(target(examples=0, update_every="60 seconds"))  # who sees none hears of none
+    quiet.take(news(quiet, 0, added(3), zips=3))
+    deliver(quiet, START)
+    quiet.take(news(quiet, 1, [*removed(3), *added(3, 3)], zips=3))
+    assert deliver(quiet, after(9999)) == []
+
+
 # Failures
 
 

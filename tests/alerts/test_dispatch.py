@@ -162,6 +162,25 @@ def test_failures_are_tried_again_and_counted(place: Place):
     assert inbox.memories[-1] == {"thread": "9"}
 
 
+def test_failures_are_logged_as_states_and_not_one_by_one(place: Place, monkeypatch: pytest.MonkeyPatch):
+    import weever_stream.alerts.dispatch as module
+
+    monkeypatch.setattr(module, "backoff", lambda tries: 0.0)
+    inbox = Inbox("ops", *[fails()] * 25, lambda _: Delivered())
+    with place.dispatch(inbox) as dispatch:
+        dispatch.take(news(dispatch.desk, 0, zips=1))
+        eventually(lambda: len(place.events) == 26)
+        dispatch.take(news(dispatch.desk, 1))
+        eventually(lambda: len(place.events) == 27)
+    assert [event for event in place.log if event != "alert_retried"] == [
+        "alert_failed",
+        "alert_still_failing",
+        "alert_sent_again",
+        "alert_sent",
+    ]
+    assert place.log.index("alert_still_failing") == 9
+
+
 def test_what_cannot_arrive_is_given_up_and_said(place: Place):
     inbox = Inbox("ops", fails(again=False))
     with place.dispatch(inbox) as dispatch:

@@ -36,6 +36,8 @@ class Alert:
     """The dedup key under which it was opened: what follows goes to the same incident, also if the job is renamed."""
     told_at: datetime | None = None
     told_open: int = 0
+    told_examples: list[str] = field(default_factory=list)
+    """The ids of the violations that were shown last."""
     resolved_at: datetime | None = None
     severity: str = "error"
     hushed: str = ""
@@ -65,7 +67,7 @@ class Alert:
         return {
             name: value.isoformat() if isinstance(value, datetime) else value
             for name, value in asdict(self).items()
-            if value not in (None, "", 0, False, {})
+            if value not in (None, "", 0, False, {}, [])
         }
 
     @classmethod

@@ -170,7 +170,9 @@ class Desk:
         self, route: Route, place: Place, alert: Alert, subject: Subject, now: datetime, later: list[datetime]
     ) -> What | None:
         assert alert.told_at is not None
-        changed = subject.open != alert.told_open and route.rule not in self.backfilling
+        shown = {said["id"] for said in subject.examples[: route.options.examples]}
+        different = subject.open != alert.told_open or shown != {*alert.told_examples}
+        changed = different and route.rule not in self.backfilling
         waits = [route.update_every] if changed else []
         repeats = self.repeats.get(route.target)
         if repeats is not None:
@@ -293,6 +295,7 @@ class Desk:
         self._succeeded(alert)
         alert.memory = {**alert.memory, **memory}
         alert.told_at, alert.told_open, alert.severity = now, notice.open, notice.severity
+        alert.told_examples = [example.violation_id for example in notice.examples]
         if want.what == "resolve":
             self._closed(key, alert, now)
         else:
@@ -322,7 +325,9 @@ class Desk:
         self._note(now, "gave up", want.target, want.place, why=f"{want.what}: {reason}")
         self._succeeded(alert)
         if want.what == "update":
-            alert.told_at, alert.told_open = now, self.subjects.places.get(want.place, Subject()).open
+            subject, most = self.subjects.places.get(want.place, Subject()), route.options.examples if route else 0
+            alert.told_at, alert.told_open = now, subject.open
+            alert.told_examples = [said["id"] for said in subject.examples[:most]]
         else:
             alert.gave_up = want.what
         return True

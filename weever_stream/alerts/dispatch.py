@@ -94,6 +94,8 @@ class Dispatch:
         self._ending = self._ended = False
         self._silences_from = time.monotonic() + _LOOKS_EVERY
         self._queues: dict[str, int] = {}
+        self._failed_in_a_row: dict[str, int] = {}
+        """By target. Each has one thread."""
         self._threads: list[threading.Thread] = []
         self.desk = Desk(table, routes, notes.read(ALERTS), job=job, rules=rules)
         self.desk.repeats = {target.name: target.repeats for target in targets}
@@ -203,13 +205,29 @@ class Dispatch:
         self._tell("gave_up" if gave_up else "failed", name, want, error.reason)
 
     def _tell(self, outcome: str, name: str, want: Want, reason: str | None) -> None:
-        about = {"target": name, "rule": want.place[0], "what": want.what, "reason": reason}
-        self._log(f"alert_{outcome}", {field: value for field, value in about.items() if value is not None})
+        event, attempts = self._event(outcome, name)
+        about = {"target": name, "rule": want.place[0], "what": want.what, "reason": reason, "attempts": attempts}
+        self._log(event, {field: value for field, value in about.items() if value is not None})
         for watcher in self._watchers:
             watcher.alert(name, outcome)
         with self._changed:
             self._tell_queue(name)
             self._changed.notify_all()
+
+    def _event(self, outcome: str, name: str) -> tuple[str, int | None]:
+        """What is logged of a delivery, and how many have failed in a row: states, not every attempt.
+
+        The first failure is an event of its own, then the tenth, the hundredth and so on, and the end of it.
+        """
+        failed = self._failed_in_a_row.get(name, 0)
+        if outcome != "failed":
+            self._failed_in_a_row[name] = failed if outcome == "gave_up" else 0
+            return ("alert_sent_again", failed) if failed and outcome == "sent" else (f"alert_{outcome}", None)
+        self._failed_in_a_row[name] = failed = failed + 1
+        if failed == 1:
+            return "alert_failed", None
+        rounded = failed == 10 ** (len(str(failed)) - 1)
+        return "alert_still_failing" if rounded else "alert_retried", failed
 
     # Under the lock
 

@@ -168,7 +168,7 @@ class AlertOptions(_Options):
     suppress_for: Duration = "0 seconds"
     """How long after its end an alert is not told again."""
     update_every: Duration = "1 hour"
-    """How often an alert that is open is told again if its number has changed."""
+    """How often an open alert is updated if its number or its examples have changed."""
     windows: list[Window] = []
     silences: list[Silence] = []
     max_alerts: Annotated[int, Field(ge=1, le=1000)] = 20

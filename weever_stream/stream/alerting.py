@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["AlertIntake", "alerting"]
 
+_MESSAGES = {
+    "alert_failed": "{target} does not take alerts, and is tried again: {reason}",
+    "alert_still_failing": "{target} has not taken an alert in {attempts} attempts: {reason}",
+    "alert_sent_again": "{target} takes alerts again, after {attempts} failed attempts",
+    "alert_gave_up": "{target} does not take an alert of {rule}, and is not tried again: {reason}",
+}
 _SECONDS_TO_END = 10.0
 _FEW = 20_000
 """Deltas up to which they are looked at in the driver: a job on workers takes longer to start."""
@@ -84,7 +90,8 @@ def alerting(job: Job, ours: Callable[[], bool], watchers: Sequence[Watcher] = (
     log = logs.get("alerts")
 
     def tell(event: str, about: Mapping[str, Any]) -> None:
-        (log.info if event == "alert_sent" else log.warning)(event, **about)
+        say = log.info if event in ("alert_sent", "alert_retried") else log.warning
+        say(event, _MESSAGES.get(event, "").format(**about), **about)
 
     targets = [open_target(options) for options in job.alerts]
     notes = Notes(notes_of(job))
