@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from weever_stream.cli.exit_codes import ExitCode
-from weever_stream.cli.output import Format, OutputFile, opened
+from weever_stream.cli.output import Format, OutputFile, is_stdout, opened
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -46,6 +46,13 @@ def discover(
     ],
     columns: Annotated[
         str | None, typer.Option(help="Only these columns, separated by commas.", show_default=False)
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns that identify a row, separated by commas, for the rule file. Default: the first that does.",
+            show_default=False,
+        ),
     ] = None,
     max_predicates: Annotated[
         int | None, typer.Option(min=1, help="Rules of at most so many predicates.", show_default=False)
@@ -112,6 +119,7 @@ def discover(
 
     options: dict[str, Any] = {
         "columns": None if columns is None else [name.strip() for name in columns.split(",")],
+        "key": [] if key is None else [name.strip() for name in key.split(",")],
         "cross": cross,
         "shared": shared,
         "one_row": one_row,
@@ -136,6 +144,9 @@ def discover(
     if output is not None:
         with opened(output) as out:
             out.write(found.yaml().encode())
+        if found.missing and not is_stdout(output):
+            missing = " and ".join(f"`{one}`" for one in found.missing)
+            print(f"{output}: `weever check` takes it as it is; for `weever run` add {missing}", file=sys.stderr)
     if report is not None:
         with opened(report) as out:
             out.write(found.html().encode())
@@ -202,7 +213,8 @@ def _on_spark(
     try:
         frame = read(running, data, form.value, null_value[0] if null_value else None)
         name = data[0].rstrip("/").rsplit("/", 1)[-1].split(".")[-1 if form is Tables.table else 0] or "table"
-        return find(frame, name=name, rows_at_once=rows_at_once or ROWS_AT_ONCE, **options)
+        delta = data[0] if form is Tables.delta and len(data) == 1 else None
+        return find(frame, name=name, delta=delta, rows_at_once=rows_at_once or ROWS_AT_ONCE, **options)
     finally:
         running.stop()
 

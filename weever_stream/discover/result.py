@@ -113,6 +113,10 @@ class Discovery:
     """What was left out, and why."""
     pairs: int | None = None
     """Pairs of rows that were looked at one by one, where that is known."""
+    key: tuple[str, ...] = ()
+    """The columns that identify a row, if there are such."""
+    delta: str | None = None
+    """The path or URI of the Delta table that was read, if it was one."""
 
     def __repr__(self) -> str:
         how = "exact" if self.exact else "not all were found"
@@ -138,7 +142,13 @@ class Discovery:
         return page(self)
 
     def yaml(self) -> str:
-        """The rules as a rule file."""
+        """The rules as a rule file; of a Delta table with a key as a job file that `weever run` runs."""
+        head: dict[str, Any] = {"table": self.table}
+        if self.key:
+            head["key"] = self.key[0] if len(self.key) == 1 else list(self.key)
+        if self.delta is not None:
+            head["source"] = {"kind": "delta", "path": self.delta}
+            head["state"] = {"checkpoint": self.delta.rstrip("/") + "_checkpoint"}
         items = [
             {
                 "name": one.rule.name,
@@ -148,7 +158,12 @@ class Discovery:
             }
             for one in self.rules
         ]
-        return dump({"table": self.table, "rules": items})
+        return dump({**head, "rules": items})
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The fields that the rule file needs before `weever run` runs it."""
+        return (*(() if self.key else ("key",)), *(() if self.delta is not None else ("source", "state")))
 
     def write(self, path: str | Path) -> None:
         """Writes the rule file."""
@@ -161,6 +176,7 @@ class Discovery:
             "table": self.table,
             "rows": self.rows,
             "columns": list(self.columns),
+            "key": list(self.key),
             "pairs": self.pairs,
             "found": self.total,
             "exact": self.exact,

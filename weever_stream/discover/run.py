@@ -28,6 +28,7 @@ from weever_stream.detect.identity import python_values
 from weever_stream.discover.approximate import find_approximate
 from weever_stream.discover.budget import Budget, bytes_of
 from weever_stream.discover.hydra import Outcome, find_rules
+from weever_stream.discover.keys import find_key
 from weever_stream.discover.predicates import Options, space_of
 from weever_stream.discover.ranking import Interest, choose, rank
 from weever_stream.discover.result import Discovery, Found, measured
@@ -62,6 +63,7 @@ def discover(
     data: Any,
     *,
     columns: Sequence[str] | None = None,
+    key: Sequence[str] = (),
     cross: bool = True,
     shared: float = 0.3,
     one_row: bool = False,
@@ -81,6 +83,7 @@ def discover(
 ) -> Discovery:
     """Finds rules in data: a path, paths, or an Arrow table, pandas or Polars frame.
 
+    `key` names the columns that identify a row, for the rule file; by default the first column that does.
     `columns` limits the table, `max_predicates` the length of a rule, `top` how many are returned (None: all; else none
     that better ones imply). `seconds` and `memory` are budgets: what was found when one ends is returned, with a note.
     Memory is as "2GB" or a number of bytes, for what is held besides the table; by default a quarter of the machine's.
@@ -96,7 +99,10 @@ def discover(
     say = progress or (lambda phase, done, total: None)
     say("reading", 0, 1)
     budget = Budget(seconds, memory=None if memory is None else bytes_of(memory), stopped=stopped)
-    name, table = _table(data, columns, tuple(null_values), known_encoding(encoding))
+    wanted = None if columns is None else [*dict.fromkeys([*columns, *key])]
+    name, table, delta = _table(data, wanted, tuple(null_values), known_encoding(encoding))
+    refuse_unknown(key, table.column_names)
+    named = find_key(table, key)
     say("comparing columns", 0, 1)
     options = Options(None if columns is None else tuple(columns), order_text, cross, shared, one_row)
     space = space_of(table, options, budget)
@@ -126,20 +132,24 @@ def discover(
     exact = outcome.exact and not space.unmet
     pairs_seen = outcome.evidence.pairs
     rules = in_order(found)
-    return Discovery(name, space.rows, used, rules, len(outcome.rules), exact, in_time, tuple(notes), pairs_seen)
+    return Discovery(
+        name, space.rows, used, rules, len(outcome.rules), exact, in_time, tuple(notes), pairs_seen, named, delta
+    )
 
 
 def _table(
     data: Any, columns: Sequence[str] | None, null_values: tuple[str, ...], encoding: str
-) -> tuple[str, pa.Table]:
-    """The data and a name for it."""
+) -> tuple[str, pa.Table, str | None]:
+    """The data, a name for it, and where it is if it is a Delta table."""
     paths = [data] if isinstance(data, (str, Path)) else data
     if isinstance(paths, (list, tuple)) and paths and all(isinstance(one, (str, Path)) for one in paths):
         files = find_files(list(paths))
         names = read_names(files, encoding)
         refuse_unknown(columns, names)
         wanted = Wanted(frozenset(names if columns is None else columns), null_values=null_values, encoding=encoding)
-        return locate(paths[0]).path.rsplit("/", 1)[-1].split(".")[0] or "table", read_table(files, wanted)
+        name = locate(paths[0]).path.rsplit("/", 1)[-1].split(".")[0] or "table"
+        delta = str(paths[0]) if len(paths) == 1 and [one.format for one in files] == ["delta"] else None
+        return name, read_table(files, wanted), delta
     try:
         table = data if isinstance(data, pa.Table) else pa.table(data)
     except (TypeError, ValueError, pa.ArrowException) as error:
@@ -151,7 +161,7 @@ def _table(
     for one in table.column_names:
         if table.column_names.count(one) > 1:
             raise DataError(f"the table has more than one column {one}", hint="give each a name of its own")
-    return "table", table if columns is None else table.select(list(columns))
+    return "table", table if columns is None else table.select(list(columns)), None
 
 
 def refuse_unknown(columns: Sequence[str] | None, names: Sequence[str]) -> None:

@@ -73,15 +73,19 @@ def discover(
     seed: int = 0,
     rows_at_once: int = ROWS_AT_ONCE,
     name: str = "table",
+    key: Sequence[str] = (),
+    delta: str | None = None,
     progress: Progress | None = None,
 ) -> Discovery:
     """Finds the rules of a Spark DataFrame; options as `weever_stream.discover.discover` has them.
 
-    `rows_at_once` is how many rows the driver, and each Python worker, may hold. Raises `DataError`.
+    `key` and `delta` are written into the rule file: the columns that identify a row, which are not checked here, and
+    the path of a Delta table. `rows_at_once` is how many rows the driver, and each Python worker, may hold.
+    Raises `DataError`.
     """
     if rows_at_once < _FEWEST:
         raise DataError(f"{rows_at_once} rows at once are too few", hint=f"at least {_FEWEST}")
-    refuse_unknown(columns, frame.columns)
+    refuse_unknown([*(columns or ()), *key], frame.columns)
     for one in frame.columns:
         if frame.columns.count(one) > 1:
             raise DataError(f"the table has more than one column {one}", hint="give each a name of its own")
@@ -109,7 +113,10 @@ def discover(
     in_time = not outcome.limited and not outcome.undecided and outcome.exact
     used = tuple(space.exact.table.column_names)
     notes = tuple(notes_on(space, outcome, 0))
-    return Discovery(name, table.rows, used, in_order(found), len(order), outcome.exact, in_time, notes)
+    rules = in_order(found)
+    return Discovery(
+        name, table.rows, used, rules, len(order), outcome.exact, in_time, notes, key=tuple(key), delta=delta
+    )
 
 
 @dataclass(frozen=True)
