@@ -26,7 +26,7 @@ def notice(what: str = "open", **fields: Any) -> Notice:
         "opened_at": OPENED,
         "at": OPENED + timedelta(minutes=later),
         "serial": (OPENED + timedelta(minutes=later)).isoformat(),
-        "expression": "not (t.zip = s.zip and t.city != s.city)",
+        "expression": "t.city != s.city and t.zip = s.zip",
         "description": "A zip code is in one city",
         "owner": "ana",
         "runbook": "https://wiki.example.com/zip?x=1&y=2",

@@ -13,11 +13,15 @@ from typing import Any
 
 import pytest
 
-from tests.alerts.notices import local, notice, options
-from weever_stream.alerts.notice import Example
+from tests.alerts.notices import OPENED, local, options
+from weever_stream import Detector
+from weever_stream.alerts.desk import Desk
+from weever_stream.alerts.news import count, joined
+from weever_stream.alerts.notice import Notice
 from weever_stream.alerts.targets import pagerduty, slack, webhook
 from weever_stream.alerts.targets.alertmanager import Alertmanager
 from weever_stream.job.job import job_of
+from weever_stream.job.routes import routes_of
 from weever_stream.rules import read_rules_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "alert-targets.md"
@@ -32,9 +36,31 @@ rules:
     fd: zip -> city
 """
 KINDS = {"pagerduty", "alertmanager", "slack", "teams", "webhook", "email", "log"}
-SHOWN = notice(
-    examples=(Example("3fa9c17e", "17", "23"),), runbook="https://wiki.example.com/zip", position="version 41"
-)
+RULES = """\
+table: packages
+key: package_code
+rules:
+  - name: zip_determines_city
+    fd: zip -> city
+    description: A zip code is in one city
+    owner: ana
+    alerts: {values: keys, runbook: "https://wiki.example.com/zip"}
+"""
+
+
+def shown() -> Notice:
+    """What a job says of two rows that contradict each other, and of eleven more: a real rule, and what it really finds."""
+    file = read_rules_text(RULES)
+    routes = routes_of([options("log", name="ops")], file.rules, file.key)
+    desk = Desk("packages", routes, job="packages-production", rules=["zip_determines_city"])
+    rows = [{"package_code": 17, "zip": "1050", "city": "Wien"}, {"package_code": 23, "zip": "1050", "city": "Graz"}]
+    found, asked = Detector(file).insert(rows).to_arrow().to_pydict(), desk.question()
+    desk.take(joined([count(found, asked)], asked, 7, '{"version":41}', {"zip_determines_city": 12}))
+    (want,), _ = desk.wants(OPENED)
+    return desk.sending(want, OPENED)
+
+
+SHOWN = shown()
 
 
 def blocks(language: str) -> list[str]:

@@ -85,7 +85,7 @@ def test_the_body_says_all_there_is_to_know() -> None:
             "Description: A zip code is in one city",
             "Owner: ana",
             "Runbook: https://wiki.example.com/zip?x=1&y=2",
-            "Rule: not (t.zip = s.zip and t.city != s.city)",
+            "Rule: t.city != s.city and t.zip = s.zip",
             "Source read up to: kafka 0:17",
         ],
         [

@@ -8,6 +8,7 @@ planned under the old rules and is repeated under the new ones; a change of rule
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from weever_stream.cli import run as cli_run
 from weever_stream.errors import DataError, StateError
 from weever_stream.feeds import open_feed
 from weever_stream.job.options import DeltaSource
+from weever_stream.rules import write_rule
 from weever_stream.state.inspect import verify
 from weever_stream.state.lease import Lease
 from weever_stream.state.notes import Notes
@@ -288,6 +290,15 @@ def test_a_rule_that_is_built_again_stays_open_and_only_the_difference_is_told(
         held = stream.kept.counts[-1]
         assert set(held) == set(RULES), "there is something to lose under every rule"
         opened = len(server.requests)
+        page = (Path(__file__).parents[2] / "docs/alert-targets.md").read_text(encoding="utf-8")
+        (documented,) = re.findall(r"^<!-- sent: webhook -->\n+```json\n(.*?)^```", page, re.S | re.M)
+        for request in server.requests:  # what a job really sends is what the docs show
+            assert {name: type(value) for name, value in request.json.items() if value is not None}.items() <= {
+                **{name: type(value) for name, value in json.loads(documented).items()},
+                **dict.fromkeys(("description", "owner", "runbook", "group_id"), str),
+            }.items()
+            assert request.json["expression"] == write_rule(stream.job.file.select([request.json["rule"]]).rules[0])
+            assert request.json["source_position"] in {report.position for report in stream.reports}
         log.clear()
         with Lease(notes_of(stream.job)) as lease:
             context = open_context(spark, stream.job, lease, stream.reports.append, also=[stream.kept, log])
