@@ -110,6 +110,12 @@ def test_cells_of_csv_become_changes_by_their_header(spark, tmp_path):
     assert {row["_weever_record"] for row in rows} == {None, "4,x,4,x", "5,x,5,x,insert,1,2", "6,x,a,x,insert,1"}
 
 
+def test_a_header_with_a_reserved_name_is_refused(spark, tmp_path):
+    (tmp_path / "1.csv").write_text("_commit_version,id,_weever_misread,_change_type\n1,1,x,insert\n")
+    with pytest.raises(DataError, match="a column cannot be named _weever_misread"):
+        open_feed(spark, source(tmp_path, "csv"), ["id"], {"id": COLUMNS["id"]})
+
+
 def test_a_csv_file_with_another_header_stops_the_stream(spark, tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()

@@ -17,9 +17,11 @@ from tests.oracle import written_file
 from tests.stream.jobs import COLUMNS, RULES, truth
 from tests.stream.test_files_stream import SWAP_RULES, Feed, Folder, Swaps, lines_of, together
 from weever_stream.errors import DataError
+from weever_stream.feeds.changes import CHANGE, DROP, PUT, SEQUENCE
 from weever_stream.rules import fd, read_rules_text, unique
 from weever_stream.stream import detect
 from weever_stream.stream.deltas import net
+from weever_stream.stream.lane import table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,3 +114,17 @@ def test_rules_come_in_the_forms_that_every_entry_point_takes(spark: SparkSessio
     path.write_text(rules_text(RULES))
     for rules in ("t.a = s.a and t.c != s.c", [fd("a", "c")], unique("a"), path):
         assert "violation_id" in detect(frame, rules, store=store, key="id").columns
+
+
+def test_a_frame_with_a_reserved_column_is_refused(spark: SparkSession, tmp_path: Path):
+    frame = changes(spark, Folder(tmp_path / "feed"))
+    for name in ("_weever_change", "_WEEVER_sequence"):
+        with pytest.raises(DataError, match=f"cannot be named {name}"):
+            detect(frame.withColumn(name, frame.a), "t.a = s.a", store=str(tmp_path / "runs"), key="id")
+
+
+def test_columns_may_have_the_names_that_backfills_once_used(spark: SparkSession):
+    kinds = [(PUT, 1, 7, "old", "x"), (PUT, 2, 7, "new", "y"), (PUT, 1, 8, "gone", "z"), (DROP, 2, 8, None, None)]
+    ddl = f"{CHANGE} tinyint, {SEQUENCE} bigint, _last bigint, _put string, _before string"
+    rows = table_of(spark.createDataFrame(kinds, ddl), ["_last"], ["_last", "_put", "_before"]).collect()
+    assert [tuple(row) for row in rows] == [(7, "new", "y", PUT, 2)]

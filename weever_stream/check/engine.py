@@ -35,6 +35,7 @@ from weever_stream.errors import DataError, did_you_mean
 from weever_stream.index.casting import typed
 from weever_stream.rules import BoundRule, Rule, RuleFile, RulesLike, as_key, as_rule_file, schema_of
 from weever_stream.rules.model import Op
+from weever_stream.rules.reserved import refuse_reserved
 
 if TYPE_CHECKING:
     from weever_stream.rules.types import ColumnType
@@ -70,6 +71,7 @@ def check(
     file = as_rule_file(rules)
     if key is not None:
         file = replace(file, key=as_key(key))
+    refuse_reserved(file.key)
     tell = progress or (lambda phase, done, total: None)
     tell("reading", 0, 1)
     source = _Source.of(data, file, tuple(null_values), threads, known_encoding(encoding))

@@ -27,6 +27,7 @@ from weever_stream.errors import DataError, DetectorError, RuleError, StateError
 from weever_stream.index.casting import typed
 from weever_stream.index.tree import FANOUT, LEAF
 from weever_stream.rules import Rule, RulesLike, as_key, as_rule_file, bind_all, schema_of
+from weever_stream.rules.reserved import refuse_reserved
 from weever_stream.rules.types import ColumnType
 
 __all__ = ["Detector"]
@@ -186,6 +187,7 @@ class Detector:
         types: dict[str, ColumnType] = {}
         if len(set(self.key)) < len(self.key):
             raise DataError("the key names a column twice", hint="name each column of the key once")
+        refuse_reserved(self.key)
         for name in self.key:
             kind = found.get(name)
             if not isinstance(kind, ColumnType):

@@ -37,6 +37,7 @@ from weever_stream.discover.telling import in_order
 from weever_stream.discover.words import name_of, understand
 from weever_stream.drawing import from_difference, printable
 from weever_stream.errors import DataError, did_you_mean
+from weever_stream.rules.reserved import refuse_reserved
 from weever_stream.rules.writing import free_name
 from weever_stream.storage import locate
 
@@ -165,7 +166,8 @@ def _table(
 
 
 def refuse_unknown(columns: Sequence[str] | None, names: Sequence[str]) -> None:
-    """Raises `DataError` for a column that a table does not have."""
+    """Raises `DataError` for a column that a table does not have, or that no table may have."""
+    refuse_reserved(columns or names)
     for column in columns or ():
         if column not in names:
             hint = did_you_mean(column, names) or "the columns are " + ", ".join(list(names)[:12])

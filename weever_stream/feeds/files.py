@@ -33,6 +33,7 @@ from weever_stream.feeds.documents import NOT_ONE_DOCUMENT, OBJECT, Document, pa
 from weever_stream.feeds.readings import Fault, Reading, Trace, change_frame, changes_by_name, check_names, column
 from weever_stream.feeds.types import schema_of_spark, spark_type
 from weever_stream.job.options import revealed
+from weever_stream.rules.reserved import refuse_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,6 +90,7 @@ class FilesFeed:
                 hint="give them under `columns:`" + ("" if self._there else ", or add the first file"),
             )
         found = {} if self._there is None else schema_of_spark(self._there)
+        refuse_reserved(found)  # also those that nothing reads: a header may have names of ours
         if self._there is not None and source.format != "json":
             for name in (_TYPE, _VERSION):
                 if name not in found:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from weever_stream.errors import DataError, did_you_mean
-from weever_stream.feeds.changes import CHANGE, CLEAR, CONTROL, DROP_ANYWHERE, ORIGIN, REASON, RECORD, REJECT, SEQUENCE
+from weever_stream.feeds.changes import CHANGE, CLEAR, DROP_ANYWHERE, ORIGIN, REASON, RECORD, REJECT, SEQUENCE
+from weever_stream.rules.reserved import refuse_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -73,10 +74,10 @@ def column(name: str) -> Column:
 
 
 def check_names(names: Iterable[str], known: Mapping[str, ColumnType | str], where: str) -> None:
-    """Raises for the first name that the source does not have, or that is the stream's own."""
+    """Raises for the first name that the source does not have, and for columns of it, read or not, that are ours."""
+    refuse_reserved(known)
     for name in names:
-        if name in CONTROL:
-            raise DataError(f"a column cannot be named {name}", hint="names that begin with _weever_ are the stream's")
+        refuse_reserved([name])
         if name not in known:
             raise DataError(
                 f"{where} has no column {name}", hint=did_you_mean(name, known) or "it has " + ", ".join(known)

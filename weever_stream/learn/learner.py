@@ -31,6 +31,7 @@ from weever_stream.learn.keeper import SMALL, Keeper
 from weever_stream.learn.labels import Labelled
 from weever_stream.learn.learned import Learned, RuleChange, reasons
 from weever_stream.rules import ColumnType, Rule, RulesLike, as_key, as_rule_file, schema_of
+from weever_stream.rules.reserved import refuse_reserved
 from weever_stream.rules.writing import free_name
 
 if TYPE_CHECKING:
@@ -316,6 +317,7 @@ def _stored(
         raise DataError(f"{ROW_NUMBER} is the row's number here, not a column", hint="rename it, or give a key")
     refuse_unknown(columns, known.names)
     kept = [*key, *(columns or [name for name in known.names if name not in key])]
+    refuse_reserved(kept)
     return pa.schema([known.field(name) for name in dict.fromkeys(kept)])
 
 

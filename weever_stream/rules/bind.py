@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from weever_stream.errors import Place, RuleError, RuleErrors, TypeMismatchError, collecting, did_you_mean
 from weever_stream.rules.literals import MAX_DIGITS, coerce
 from weever_stream.rules.model import Column, Constant, Op, Predicate, Rule
+from weever_stream.rules.reserved import RENAME, is_reserved
 from weever_stream.rules.tightening import tighten_predicates
 from weever_stream.rules.types import ColumnType, common_type
 from weever_stream.rules.writing import write_operand
@@ -65,7 +66,7 @@ def bind(rule: Rule, schema: Schema) -> BoundRule:
 
     Raises `RuleError` (unknown column, or no pair of rows can violate it in these types) or `TypeMismatchError`.
     """
-    errors: list[RuleError] = []
+    errors = [RuleError(f"a column cannot be named {name}", hint=RENAME) for name in rule.columns if is_reserved(name)]
     typed = []
     for predicate in rule.predicates:
         with collecting(errors):

@@ -21,6 +21,7 @@ from weever_stream.errors import RuleError
 from weever_stream.rules.bounds import never_both, refuse_disjoint
 from weever_stream.rules.literals import normalized, write_literal
 from weever_stream.rules.model import Column, Constant, Op, Operand, Predicate, RowName, Rule
+from weever_stream.rules.reserved import RENAME, is_reserved
 from weever_stream.rules.writing import write_operand
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ def canonical(predicates: Iterable[Predicate]) -> tuple[Predicate, ...]:
     written = list(predicates)
     if not written:
         raise RuleError("the rule has no predicate")
+    for predicate in written:
+        for column in predicate.columns:
+            if is_reserved(column.name):
+                raise RuleError(f"a column cannot be named {column.name}", place=predicate.place, hint=RENAME)
     if all(column.row == "s" for predicate in written for column in predicate.columns):
         written = [_renamed(predicate) for predicate in written]
     joined = _joined(map(_oriented, written))

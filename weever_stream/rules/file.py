@@ -23,6 +23,7 @@ from weever_stream.rules.nodes import MAX_BYTES, Node, read_document, read_nodes
 from weever_stream.rules.notations import read_notation
 from weever_stream.rules.odcs import Skipped, is_contract, read_contract
 from weever_stream.rules.references import Secret, resolved
+from weever_stream.rules.reserved import RENAME, is_reserved
 from weever_stream.rules.shapes import shape_errors
 from weever_stream.rules.source import Document, Source
 from weever_stream.rules.types import ColumnType, Schema, type_of_name
@@ -284,6 +285,8 @@ def _columns(root: Node, errors: list[RuleError]) -> dict[str, ColumnType]:
     for name, (_, spelling) in (node.value if node is not None and isinstance(node.value, dict) else {}).items():
         if not isinstance(spelling.value, str):
             continue
+        if node is not None and is_reserved(name):
+            errors.append(RuleError(f"a column cannot be named {name}", place=node.place_of(name), hint=RENAME))
         try:
             columns[name] = type_of_name(spelling.value)
         except TypeMismatchError as error:
@@ -302,4 +305,7 @@ def _key(model: FileModel, root: Node) -> tuple[str, ...]:
     columns = () if key is None else (key,) if isinstance(key, str) else tuple(key)
     if len(set(columns)) != len(columns):
         raise RuleError("the key names a column twice", place=(node or root).place())
+    for name in columns:
+        if is_reserved(name):
+            raise RuleError(f"a column cannot be named {name}", place=(node or root).place(), hint=RENAME)
     return columns

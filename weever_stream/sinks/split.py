@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["REASON", "Split"]
 
 REASON = "_quarantine"
+_BEFORE = "_weever_before"
 _REASON_TYPE = StructType(
     [
         StructField("violations", LongType()),
@@ -71,7 +72,7 @@ class Split:
         self._name = source.table or f"delta.`{str(source.path).replace('`', '``')}`"
         self._paths = {name: child(path, name) for name in ("clean", "quarantined")}
         schema = spark.table(self._name).schema
-        if REASON in schema.names:
+        if REASON in map(str.lower, schema.names):
             raise DataError(f"the source has a column {REASON}, which the quarantine needs", hint="rename it")
         self._types = {field.name: field.dataType.simpleString() for field in schema if field.name in self._key}
         for name, spelled in self._types.items():
@@ -116,8 +117,8 @@ class Split:
         there = session.read.format("delta").load(self._paths["quarantined"])
         if REASON not in there.columns or any(name not in there.columns for name in self._key):
             return reasons.select(*map(_quoted, self._key))
-        before = there.select(*map(_quoted, self._key), fn.col(REASON).alias("_before"))
-        other = before.join(reasons, list(self._key), "full").where(~fn.col(REASON).eqNullSafe(fn.col("_before")))
+        before = there.select(*map(_quoted, self._key), fn.col(REASON).alias(_BEFORE))
+        other = before.join(reasons, list(self._key), "full").where(~fn.col(REASON).eqNullSafe(fn.col(_BEFORE)))
         astray = other.select(*map(_quoted, self._key))
         return astray if told is None else astray.unionByName(told)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from weever_stream.errors import DataError, StateError, did_you_mean
+from weever_stream.rules.reserved import refuse_reserved
 from weever_stream.rules.types import ColumnType
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def key_types(key: Sequence[str], found: Schema) -> tuple[tuple[str, ColumnType]
     """The key's columns with their types. Refuses a key that cannot tell rows apart."""
     if not key:
         raise DataError("there is no key to tell rows apart by", hint="name the key's columns: `key:` in the rule file")
+    refuse_reserved(key)
     types: list[tuple[str, ColumnType]] = []
     for name in key:
         kind = found.get(name)

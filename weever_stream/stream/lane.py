@@ -41,6 +41,7 @@ _MESSAGES_A_FILE = 64
 _MESSAGES_A_GROUP = 16
 _NAME = re.compile(r"r(\d+)-.*\.parquet")
 _SCHEMA = pa.schema([("shard", pa.int32()), ("body", pa.binary())])
+_PUT, _LAST = "_weever_put", "_weever_last"
 _BEGIN = "_lane"
 """Object stores know no empty folder; Spark does not read files whose name begins so."""
 
@@ -135,14 +136,14 @@ def table_of(history: DataFrame, key: Sequence[str], names: Sequence[str], *, an
     put = F.col(CHANGE).isin(PUT, PUT_ANYWHERE)
     changes = history.where(F.col(CHANGE).isin(DROP, PUT, DROP_ANYWHERE, PUT_ANYWHERE) & (F.col(SEQUENCE) >= since))
     keys = [F.col(_quoted(name)) for name in key]
-    row = F.struct(put.alias("_put"), F.col(SEQUENCE), *(F.col(_quoted(name)) for name in names))
+    row = F.struct(put.alias(_PUT), F.col(SEQUENCE), *(F.col(_quoted(name)) for name in names))
     order = 2 * F.col(SEQUENCE) + put.cast("bigint")
-    last = changes.groupBy(*keys).agg(F.max_by(row, order).alias("_last"))
-    kind = F.when(F.col("_last._put"), PUT_ANYWHERE).otherwise(DROP_ANYWHERE) if anywhere else F.lit(PUT)
-    return (last if anywhere else last.where("_last._put")).select(
-        *(F.col(f"_last.{_quoted(name)}").alias(name) for name in names),
+    last = changes.groupBy(*keys).agg(F.max_by(row, order).alias(_LAST))
+    kind = F.when(F.col(f"{_LAST}.{_PUT}"), PUT_ANYWHERE).otherwise(DROP_ANYWHERE) if anywhere else F.lit(PUT)
+    return (last if anywhere else last.where(f"{_LAST}.{_PUT}")).select(
+        *(F.col(f"{_LAST}.{_quoted(name)}").alias(name) for name in names),
         kind.cast("tinyint").alias(CHANGE),
-        F.col(f"_last.{SEQUENCE}").alias(SEQUENCE),
+        F.col(f"{_LAST}.{SEQUENCE}").alias(SEQUENCE),
     )
 
 

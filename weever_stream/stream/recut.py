@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["moved", "recut"]
 
 _ROWS_AT_ONCE = 1 << 17
+_PLACE, _ORDER = "_weever_place", "_weever_order"
 
 
 def recut(noted: Noted, before: Setup, shards: int) -> Noted:
@@ -83,8 +84,7 @@ def _once(table: pa.Table, key: tuple[str, ...]) -> pa.Table:
     place = pa.array(np.arange(table.num_rows))
     put = pc.not_equal(table.column(CHANGE), DROP_ANYWHERE)
     order = pc.add(pc.multiply(table.column(SEQUENCE), 2), pc.cast(put, pa.int64()))
-    keys = table.select(list(key)).append_column("_place", place).append_column("_order", order)
-    last = (
-        keys.sort_by([("_order", "ascending")]).group_by(list(key), use_threads=False).aggregate([("_place", "last")])
-    )
-    return table.take(last.column("_place_last"))
+    keys = table.select(list(key)).append_column(_PLACE, place).append_column(_ORDER, order)
+    ordered = keys.sort_by([(_ORDER, "ascending")])
+    last = ordered.group_by(list(key), use_threads=False).aggregate([(_PLACE, "last")])
+    return table.take(last.column(f"{_PLACE}_last"))
