@@ -72,7 +72,17 @@ def test_each_batch_is_one_commit_that_tells_its_position(spark: Any, tmp_path: 
     }  # fmt: skip
     described = {row.col_name: row.comment for row in spark.sql(f"DESCRIBE delta.`{tmp_path}/open`").collect()}
     assert described["opened_at"].startswith("When the batch that added")
-    assert Reader(str(tmp_path / "open")).metadata().partition_columns == ["rule"]
+
+
+def test_a_batch_of_many_rules_is_one_file_a_table(spark: Any, tmp_path: Path) -> None:
+    """Not one for each rule: hundreds of rules would be as many files to write, to read and to compact."""
+    story, sink = Story(spark), delta(spark, tmp_path)
+    pairs = [Pair(f"rule {number:03}", str(number), f"{number}'s") for number in range(400)]
+    sink.write(story.batch(0, pairs[:300]))
+    assert [len(Reader(str(tmp_path / name)).file_uris()) for name in ("log", "open")] == [1, 1]
+    sink.write(story.batch(1, pairs[300:], pairs[:300:2]))
+    assert len(Reader(str(tmp_path / "open")).file_uris()) <= 2
+    assert open_ids(tmp_path) == sorted(story.open)
 
 
 def test_a_table_with_other_columns_is_refused(spark: Any, tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 Exactly once: each table takes a batch in one commit with a transaction id (query id and table, batch id), so a batch
 that is written again changes nothing. A batch without removals is a plain append to both. One with removals is an
-append to `log` and one MERGE into `open`, which reads the files of the rules in the batch and rewrites those that hold
-a removed violation; the cost grows with these files, not with the table. A commit that conflicts with OPTIMIZE or other
-work on the tables is tried again.
+append to `log` and one MERGE into `open`, which reads ids in the files that may hold rules of the batch and rewrites
+those that hold a removed violation: files are written in the order of rules and are small. A commit that conflicts with
+OPTIMIZE or other work on the tables is tried again. A task has one Parquet writer open, however many rules there are.
 
 The tables must belong to the job: one that another query owns, or that is ahead of the checkpoint, is refused, because
 its content would not add up. `take_over` closes what the earlier query left open and goes on.
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from weever_stream.sinks.batch import Batch, Identified
 
 __all__ = [
-    "FILE_BYTES",
+    "FILE_SIZES",
     "DeltaTables",
     "append",
     "as_transaction",
+    "by_rule",
     "child",
     "one_file_if_small",
     "retried",
@@ -45,11 +46,14 @@ __all__ = [
 ]
 
 _SMALL = 50_000
-"""A batch of up to so many rows is written by one task: one file, or one for each rule."""
+"""A batch of up to this many rows is written by one task, as one file."""
 _TRIES, _FIRST_WAIT = 6, 0.2
 _LAYOUTS = {"log": LOG, "open": OPEN}
-FILE_BYTES = 16 << 20
-"""How large compaction makes a file: a removal rewrites the whole file that holds it, some 250,000 violations."""
+FILE_SIZES = {
+    "spark.databricks.delta.autoCompact.maxFileSize": str(16 << 20),
+    "spark.sql.files.maxRecordsPerFile": "250000",
+}
+"""How large a file may get: a removal rewrites the whole file that holds it. 250,000 violations are about 16 MB."""
 
 
 class DeltaTables:
@@ -73,8 +77,7 @@ class DeltaTables:
         if not (batch.added or batch.removed):
             return
         session = batch.deltas.sparkSession
-        file_bytes = {"spark.databricks.delta.autoCompact.maxFileSize": str(FILE_BYTES)}
-        with settings(session, file_bytes), _read_once(batch, len(self._paths)) as deltas:
+        with settings(session, FILE_SIZES), _read_once(batch, len(self._paths)) as deltas:
             if "log" in self._paths:
                 append(one_file_if_small(deltas.select(*LOG.columns), batch), self._paths["log"], batch, "log")
             if "open" in self._paths:
@@ -84,11 +87,11 @@ class DeltaTables:
         path = self._paths["open"]
         opened = deltas.withColumnRenamed("detected_at", "opened_at")
         if not batch.removed:
-            append(one_file_if_small(opened.select(*OPEN.columns), batch), path, batch, "open")
+            append(by_rule(opened.select(*OPEN.columns), batch), path, batch, "open")
             return
         rules = _rules_in(deltas)
         with writing(f"the Delta table {path}"), as_transaction(batch, "open"):
-            retried(lambda: _merge(path, one_file_if_small(opened, batch), rules, batch))
+            retried(lambda: _merge(path, by_rule(opened, batch), rules, batch))
 
     def _begin(self, name: str, path: str, batch: Batch) -> None:
         """Makes sure that the table's content is that of this query, up to the batch before this one or this one."""
@@ -134,6 +137,11 @@ def one_file_if_small(frame: DataFrame, batch: Batch) -> DataFrame:
     return frame.coalesce(1) if max(batch.added + batch.removed, batch.rejected) <= _SMALL else frame
 
 
+def by_rule(frame: DataFrame, batch: Batch) -> DataFrame:
+    """Rows for a table that is searched by rule: Delta leaves out files whose rules are others."""
+    return one_file_if_small(frame, batch).sortWithinPartitions("rule")
+
+
 def append(frame: DataFrame, path: str, batch: Identified, table: str) -> None:
     """Appends in one commit, once: the second time that a table is given this batch, nothing happens."""
     writer = (
@@ -150,7 +158,7 @@ def append(frame: DataFrame, path: str, batch: Identified, table: str) -> None:
 def _merge(path: str, deltas: DataFrame, rules: list[str], batch: Batch) -> None:
     """Deletes what was removed and inserts what was added, in one commit."""
     same = (
-        # Written out, the rules let Delta leave out all other partitions before it reads anything.
+        # Written out, the rules let Delta leave out files of other rules before it reads anything.
         fn.col("open.rule").isin(rules)
         & (fn.col("open.rule") == fn.col("batch.rule"))
         & (fn.col("open.violation_id") == fn.col("batch.violation_id"))

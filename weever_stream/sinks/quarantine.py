@@ -22,11 +22,11 @@ from weever_stream.errors import OutputError
 from weever_stream.rules.model import SEVERITIES
 from weever_stream.sinks.batch import ADDED, REMOVED
 from weever_stream.sinks.delta import (
-    FILE_BYTES,
+    FILE_SIZES,
     append,
     as_transaction,
+    by_rule,
     child,
-    one_file_if_small,
     retried,
     settings,
 )
@@ -81,8 +81,7 @@ class Quarantine:
         if self._first:
             self._begin(batch)
             self._first = False
-        file_bytes = {"spark.databricks.delta.autoCompact.maxFileSize": str(FILE_BYTES)}
-        with settings(batch.deltas.sparkSession, file_bytes), self._told(batch) as told:
+        with settings(batch.deltas.sparkSession, FILE_SIZES), self._told(batch) as told:
             if told is not None:
                 self._change(told, batch)
             if self._split is not None:
@@ -111,16 +110,16 @@ class Quarantine:
             kept.unpersist()
 
     def _change(self, told: _Told, batch: Batch) -> None:
-        small = one_file_if_small(told.rows, batch)
+        rows = by_rule(told.rows, batch)
         if not told.removed:
-            append(small.select(*QUARANTINE.columns), self._path, batch, "keys")
+            append(rows.select(*QUARANTINE.columns), self._path, batch, "keys")
             return
         with writing(f"the Delta table {self._path}"), as_transaction(batch, "keys"):
-            retried(lambda: self._merge(small, told))
+            retried(lambda: self._merge(rows, told))
 
     def _merge(self, rows: DataFrame, told: _Told) -> None:
         same = (
-            # Written out, the rules let Delta leave out all other partitions before it reads anything.
+            # Written out, the rules let Delta leave out files of other rules before it reads anything.
             fn.col("keys.rule").isin(sorted({*told.added, *told.removed}))
             & (fn.col("keys.rule") == fn.col("batch.rule"))
             & (fn.col("keys.violation_id") == fn.col("batch.violation_id"))

@@ -3,6 +3,7 @@
 A table is made once, with an explicit schema, so that DESCRIBE tells what it is. A table that is there already must
 have just these columns; anything else is refused before the first batch. Tables hold no deletion vectors, so that every
 Delta reader can read them. Small files are compacted by Delta itself after a write (`delta.autoOptimize.autoCompact`).
+They are not partitioned by rule: a batch that is about hundreds of rules would write, and compact, a file for each.
 
 Each commit carries, as its user metadata, `{"query_id", "batch_id", "source_position"}`: what the table holds and the
 position of its content become visible in one step.
@@ -84,7 +85,6 @@ class Layout:
 
     columns: tuple[str, ...]
     comment: str
-    partitioned_by: tuple[str, ...] = ()
     change_feed: bool = False
 
     def types(self) -> dict[str, str]:
@@ -97,8 +97,6 @@ LOG = Layout(DELTA_COLUMNS, "Violations of denial constraints: every addition an
 OPEN = Layout(
     tuple("opened_at" if name == "detected_at" else name for name in DELTA_COLUMNS if name not in _LOG_ONLY),
     "Violations of denial constraints that are there now",
-    # A batch that removes violations reads and rewrites files of the rules it is about, and no others.
-    partitioned_by=("rule",),
     change_feed=True,
 )
 REJECTS = Layout(REJECT_COLUMNS, "Records of the source that could not be read")
@@ -106,7 +104,6 @@ EVENTS = Layout(EVENT_COLUMNS, "Rules that were learned from the table: from whe
 QUARANTINE = Layout(
     ("key", "rule", "severity", "violation_id", "other_key", "since", "source_position", "batch_id"),
     "Rows in open violations: one row for each of them and each violation that it is in",
-    partitioned_by=("rule",),
     change_feed=True,
 )
 
@@ -123,8 +120,6 @@ def make_table(spark: SparkSession, path: str, layout: Layout) -> None:
         maker = DeltaTable.createIfNotExists(spark).location(path).comment(layout.comment)
         for name in layout.columns:
             maker = maker.addColumn(name, _MEANING[name].type, comment=_MEANING[name].comment)
-        if layout.partitioned_by:
-            maker = maker.partitionedBy(*layout.partitioned_by)
         for name, value in _properties(layout).items():
             maker = maker.property(name, value)
         maker.execute()
