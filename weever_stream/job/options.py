@@ -236,8 +236,9 @@ class State(_Options):
     shards: Annotated[int, Field(ge=1, le=4096)] = 8
     inline_bytes: Annotated[int, Field(ge=0, le=16 << 20)] = 256 << 10
     """A shard's runs up to this size together lie in Spark's state; larger ones are files."""
-    retain_batches: Annotated[int, Field(ge=2, le=10_000)] = 100
-    """Files that no manifest of so many batches needs are deleted."""
+    retain_batches: Annotated[int, Field(ge=2, le=10_000)] = 10
+    """Files that no manifest of the last N batches needs are deleted. Spark goes back one batch; a batch that changes
+    every row retires every file, so each further one may cost as much space as the state itself."""
     max_pairs: Annotated[int, Field(ge=0, le=1_000_000)] = 10_000
     """A row that has more partners under a rule when it comes lists a sample of its pairs; the others are counted.
     0: every pair is listed, however many there are."""

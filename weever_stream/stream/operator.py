@@ -63,9 +63,13 @@ DRIVER_BYTES = 32 << 20
 _REJECT_BYTES = 4 << 20
 """Of a piece of rejected records."""
 _ROWS_AT_ONCE = 1 << 17
+_MESSAGE_BYTES = 4 << 20
+"""Of changes that are routed together, about. A row may go to every shard, so no message is much larger. Java holds
+some messages of each task several times over: in its sorter, its shuffle files and on their way to Python."""
 _BYTES_AT_ONCE = 32 << 20
 _OUTPUT_BYTES = 8 << 20
 _T = TypeVar("_T")
+_Rows = TypeVar("_Rows", pa.RecordBatch, pa.Table)
 
 _WORK: dict[str, ShardWork] = {}
 """By the folder of the run files, one for each that this process works in."""
@@ -93,7 +97,7 @@ def router(setup: Setup) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
             puts = int(((kinds == PUT) | (kinds == PUT_ANYWHERE)).sum())
             counts = {"changes": len(kinds), "puts": puts, "clears": int((kinds == CLEAR).sum()), "rejected": len(bad)}
             yield _routed(ASIDE, ipc(bad.slice(0, 0).replace_schema_metadata({"counts": json.dumps(counts)})))
-            for piece in _pieces(bad):
+            for piece in _cut(bad, _REJECT_BYTES):
                 group += 1
                 yield _routed(ASIDE - group % setup.shards, ipc(piece))
             for shard, message in routing.route(good) if len(kinds) else ():
@@ -115,25 +119,25 @@ def filler(setup: Setup, generation: int) -> Callable[[Iterable[pa.RecordBatch]]
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches joined until they are worth routing together."""
+    """Batches cut and joined to what is worth routing together, in bounded memory."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        held.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
-            yield pa.Table.from_batches(held)
-            held, rows, size = [], 0, 0
+        for piece in _cut(batch, _MESSAGE_BYTES):
+            held.append(piece)
+            rows, size = rows + piece.num_rows, size + piece.nbytes
+            if rows >= _ROWS_AT_ONCE or size >= _MESSAGE_BYTES:
+                yield pa.Table.from_batches(held)
+                held, rows, size = [], 0, 0
     if rows:
         yield pa.Table.from_batches(held)
 
 
-def _pieces(rejects: pa.Table) -> Iterator[pa.Table]:
-    """Rejects in pieces of bounded size."""
-    rows = len(rejects)
-    at_once = max(1, rows * _REJECT_BYTES // max(1, rejects.nbytes))
-    for at in range(0, rows, at_once):
-        yield rejects.slice(at, at_once).replace_schema_metadata(None)
+def _cut(rows: _Rows, size: int) -> Iterator[_Rows]:
+    """Rows in pieces of about this many bytes, one row at least."""
+    at_once = max(1, rows.num_rows * size // max(1, rows.nbytes))
+    for at in range(0, rows.num_rows, at_once):
+        yield rows.slice(at, at_once)
 
 
 def _routed(shard: int, body: bytes | memoryview) -> pa.RecordBatch:

@@ -43,7 +43,7 @@ class Setup:
     store: StoreOptions
     spread: Mapping[str, int] = field(default_factory=dict)
     inline_bytes: int = 256 << 10
-    retain_batches: int = 100
+    retain_batches: int = 10
     remember_drops: int = 0
     max_pairs: int = 10_000
     """A row with more partners under a rule lists only some of its pairs; 0: no row has too many. It may change."""
