@@ -214,8 +214,10 @@ def test_our_own_mistakes_are_one_line_unless_asked(
         "(WEEVER_DEBUG=1 shows the details)\n"
     )
     monkeypatch.setenv("WEEVER_DEBUG", "1")
-    with pytest.raises(RuntimeError):
-        run(["check", "rules.yaml", "packages.csv"])
+    code, _, shown = weever(capfd, "check", "rules.yaml", "packages.csv")
+    assert code == 3, "what is shown does not change the exit code"
+    assert "RuntimeError: value 42 of a row" in shown
+    assert shown.endswith(err)
 
 
 def test_an_interrupt_exits_with_130(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

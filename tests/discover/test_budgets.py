@@ -24,7 +24,7 @@ from weever_stream import parse_rule
 from weever_stream.check import check
 from weever_stream.cli import run as cli
 from weever_stream.discover import budget, discover, hydra, run
-from weever_stream.discover.budget import Budget, bytes_of, default_memory
+from weever_stream.discover.budget import Budget, bytes_of, default_memory, machine_memory
 from weever_stream.discover.completion import Completion
 from weever_stream.discover.evidence import Evidence
 from weever_stream.discover.predicates import Options, space_of
@@ -195,14 +195,27 @@ def test_sizes_are_written_as_people_write_them() -> None:
             bytes_of(wrong)
 
 
-def test_a_container_has_less_than_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = default_memory()
-    limit = tmp_path / "memory.max"
-    limit.write_text(str(1 << 30))
-    monkeypatch.setattr(budget, "_CGROUPS", (str(limit),))
-    assert default_memory() == min(machine, 1 << 28)
+@pytest.mark.parametrize(
+    ("own", "file"),
+    [
+        ("0::/\n", "memory.max"),
+        ("0::/system.slice/weever@packages.service\n", "system.slice/weever@packages.service/memory.max"),
+        ("0::/system.slice/weever@packages.service\n", "system.slice/memory.max"),
+        ("5:cpu:/\n4:memory:/docker/abc\n", "memory/docker/abc/memory.limit_in_bytes"),
+        ("", "memory/memory.limit_in_bytes"),
+    ],
+)
+def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, file: str):
+    monkeypatch.setattr(budget, "_CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(budget, "_OWN_CGROUPS", tmp_path / "own")
+    machine = machine_memory()
+    (tmp_path / "own").write_text(own)
+    limit = tmp_path / "cgroup" / file
+    limit.parent.mkdir(parents=True)
+    limit.write_text(f"{1 << 28}\n")
+    assert machine_memory() == 4 * default_memory() == min(machine, 1 << 28)
     limit.write_text("max\n")
-    assert default_memory() >= machine
+    assert machine_memory() == machine
 
 
 def _nothing(rows: int) -> pa.Table:

@@ -7,7 +7,8 @@ import traceback
 
 import pytest
 
-from weever_stream.errors import OutputError
+from weever_stream.errors import EngineError, OutputError
+from weever_stream.sinks.failures import writing
 from weever_stream.stream.failures import shorten_failures, told
 
 _SPARK = "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 2.0 failed 4 times: "
@@ -19,9 +20,16 @@ _SPARK = "org.apache.spark.SparkException: Job aborted due to stage failure: Tas
         (
             _SPARK
             + "Python worker exited unexpectedly (crashed)\n\tat org.apache.spark\nCaused by: java.io.EOFException",
-            "not enough memory",
+            "a Python worker died again and again, most likely killed because memory ran out",
         ),
-        (_SPARK + "java.lang.OutOfMemoryError: Java heap space", "not enough memory"),
+        (_SPARK + "java.lang.OutOfMemoryError: Java heap space", "Java ran out of memory"),
+        (_SPARK + "java.lang.OutOfMemoryError: GC overhead limit exceeded", "Java ran out of memory"),
+        (_SPARK + "[UNABLE_TO_ACQUIRE_MEMORY] Unable to acquire 65536 bytes of memory", "Java ran out of memory"),
+        (_SPARK + "MemoryError: 4711", "a Python worker ran out of memory"),
+        (
+            _SPARK + "ExecutorLostFailure (executor 1 exited): Container killed on request. Exit code is 137",
+            "an executor was killed, most likely because its memory ran out",
+        ),
         (_SPARK + "java.io.IOException: No space left on device", "no space left"),
         (_SPARK + "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] row 4711", "state/"),
         (_SPARK + "[SOME_CONDITION] the row with key 4711", "the query failed: SOME_CONDITION"),
@@ -91,3 +99,11 @@ def test_a_new_schema_and_those_who_debug_see_all_of_it(monkeypatch: pytest.Monk
     assert "DELTA_SCHEMA_CHANGED" in raised(f"[DELTA_SCHEMA_CHANGED] {_TRACE}")
     monkeypatch.setenv("WEEVER_DEBUG", "1")
     assert len(raised(_TRACE)) > len(_TRACE)
+
+
+def test_a_sink_is_not_blamed_for_memory_that_ran_out():
+    from py4j.protocol import Py4JError
+
+    with pytest.raises(EngineError, match="Java ran out of memory") as seen, writing("the Delta table t"):
+        raise Py4JError(_SPARK + "java.lang.OutOfMemoryError: Java heap space")
+    assert "spark.driver.memory" in str(seen.value.hint)

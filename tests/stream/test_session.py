@@ -69,8 +69,40 @@ def test_a_session_of_its_own_is_local_and_quiet() -> None:
     done = run([sys.executable], ["delta"], {}, "spark.sql.shuffle.partitions", "spark.sql.extensions")
     cores = len(os.sched_getaffinity(0))
     assert done.stdout == f"local[*,4] {cores} io.delta.sql.DeltaSparkSessionExtension\n2\n", done.stderr
-    said = [line for line in done.stderr.splitlines() if "incubator" not in line]  # the JVM itself says that one
-    assert said == []
+    assert done.stderr == "", "nor does the JVM warn of modules that Spark's launcher asks for"
+
+
+@pytest.mark.slow
+def test_a_jvm_that_runs_out_of_memory_says_so_and_what_to_set(tmp_path: Path) -> None:
+    """Not a Java trace on the terminal, and not a query that hangs because some thread is gone."""
+    log = tmp_path / "with a blank" / "spark.log"
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from pathlib import Path\n"
+        "from weever_stream.cli.supervising import jvm_may_end\n"
+        "from weever_stream.errors import EngineError\n"
+        "from weever_stream.stream.session import session\n"
+        f"spark = session([], conf={{'spark.driver.memory': '512m'}}, log=Path({str(log)!r}))\n"
+        "try:\n"
+        "    with jvm_may_end(spark):\n"
+        "        held = spark._jvm.java.util.ArrayList()\n"
+        "        for _ in range(64):\n"
+        "            held.add(spark._jvm.java.nio.ByteBuffer.allocate(64 << 20))\n"
+        "except EngineError as error:\n"
+        "    print(error)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    environment |= {"PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, env=environment, timeout=300)
+    message, hint = done.stdout.splitlines()
+    assert message == (
+        "Spark's JVM ran out of memory (Java heap space): its heap of 512 MiB is too small for the batch"
+    ), done.stderr
+    assert "`spark.driver.memory`" in hint
+    assert str(log) in hint
+    assert done.stderr == "Terminating due to java.lang.OutOfMemoryError: Java heap space\n"
+    assert "OutOfMemoryError" in log.read_text()
+    assert log.stat().st_mode & 0o077 == 0, "traces may quote rows"
 
 
 @pytest.mark.slow

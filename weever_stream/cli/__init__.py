@@ -7,7 +7,6 @@ is imported when the command runs.
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -38,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    from weever_stream.cli.output import give_up_stdout, not_written
+    from weever_stream.cli.output import give_up_stdout, not_written, show_trace
     from weever_stream.errors import OutputError, WeeverError
 
     try:
@@ -60,8 +59,7 @@ def _run(arguments: Sequence[str]) -> int:
         if isinstance(error, OSError) and (message := not_written(error)):
             give_up_stdout()
             return _fail(message, ExitCode.NOT_DELIVERED)
-        if os.environ.get("WEEVER_DEBUG") == "1":
-            raise
+        show_trace(error)
         return _fail(f"unexpected {type(error).__name__} in weever; {_ISSUES}", ExitCode.COULD_NOT_RUN)
     return code
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weever_stream.cli.supervising import jvm_may_end
 from weever_stream.errors import RuleError, did_you_mean
 
 if TYPE_CHECKING:
@@ -33,17 +34,17 @@ def backfill(
     from weever_stream.job.job import read_job
     from weever_stream.state.lease import Lease
     from weever_stream.stream.alerting import alerting
-    from weever_stream.stream.places import notes_of
+    from weever_stream.stream.places import log_of, notes_of
 
     asked, lines = read_job(job, os.environ), BatchLines()
     again = _named(asked, rule or [])
     # A batch that was left half done is finished first, and its alerts are sent like those of any other.
     with Lease(notes_of(asked), "weever backfill") as lease, alerting(asked, lambda: lease.ours) as told:
         with lines.status("starting Spark"):
-            from weever_stream.stream.session import session
+            from weever_stream.stream.session import session_of
 
-            spark = session(asked.connectors, master=master, conf=asked.settings, app=f"weever {asked.file.table}")
-        try:
+            spark = session_of(asked, log=log_of(asked.state.checkpoint), master=master)
+        with jvm_may_end(spark):
             from weever_stream.stream.owner import locked_by_jvm
             from weever_stream.stream.query import open_context
             from weever_stream.stream.revising import agreed
@@ -55,8 +56,6 @@ def backfill(
             before = read_noted(context.notes, context.checkpoint)
             with lines.status("reading the table"):
                 noted = agreed(context, allow, again)
-        finally:
-            spark.stop()
     for line in _told(before, noted):
         lines.notice(line)
     return 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weever_stream.cli.output import Format
+from weever_stream.cli.output import Format, show_trace
 from weever_stream.cli.supervising import STARTING, jvm_may_end, stoppable, wait
 from weever_stream.errors import RuleError
 
@@ -70,15 +70,15 @@ def _start(
 ) -> int:
     """Takes the lease, starts Spark and runs the query to its end."""
     from weever_stream.state.lease import Lease
-    from weever_stream.stream.places import learn_notes_of
+    from weever_stream.stream.places import learn_checkpoint, learn_notes_of, log_of
 
     with Lease(learn_notes_of(asked), "weever learn") as lease:  # before Spark starts: who is refused need not wait
         with lines.status(STARTING):
             from weever_stream.stream.learning import start_learning
-            from weever_stream.stream.session import session
+            from weever_stream.stream.session import session_of
 
-            app = f"weever learn {asked.file.table}"
-            spark = session(asked.connectors, master=master, conf=asked.settings, app=app)
+            log, app = log_of(learn_checkpoint(asked)), f"weever learn {asked.file.table}"
+            spark = session_of(asked, log=log, master=master, app=app)
         with jvm_may_end(spark):
             begin = partial(start_learning, spark, asked, once=once, every=every, take_over=take_over)
             code = _supervised(begin, lines, stop, anew=anew)
@@ -118,8 +118,7 @@ def _supervised(begin: Callable[..., StreamingQuery], lines: LessonLines, stop: 
             return stop.code
         texts = texts_of(failure)
         if not schema_changed(texts):
-            if os.environ.get("WEEVER_DEBUG") == "1":
-                raise failure
+            show_trace(failure)
             raise told(texts)
         restarts.add(query)
         lines.notice("the table has a new schema; starting again with it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import traceback
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
@@ -18,7 +19,7 @@ from weever_stream.errors import OutputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Format", "OutputFile", "give_up_stdout", "have_stdout", "is_stdout", "not_written", "opened"]
+__all__ = ["Format", "OutputFile", "give_up_stdout", "have_stdout", "is_stdout", "not_written", "opened", "show_trace"]
 
 OutputFile = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file; - is the terminal.")]
 _STDOUT = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
@@ -32,6 +33,13 @@ class Format(str, Enum):
 
     text = "text"
     json = "json"
+
+
+def show_trace(error: BaseException) -> None:
+    """With WEEVER_DEBUG=1 all of an error on standard error, before the few lines that say it in our words."""
+    if os.environ.get("WEEVER_DEBUG") == "1":
+        with suppress(OSError, ValueError):
+            traceback.print_exception(error)
 
 
 def is_stdout(output: Path | None) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weever_stream.cli.output import Format
+from weever_stream.cli.output import Format, show_trace
 from weever_stream.cli.supervising import STARTING, jvm_may_end, stoppable, wait
 from weever_stream.errors import RuleError
 
@@ -101,7 +101,7 @@ def _start(
     from weever_stream.state.lease import Lease
     from weever_stream.state.notes import Notes
     from weever_stream.stream.alerting import alerting
-    from weever_stream.stream.places import notes_of
+    from weever_stream.stream.places import log_of, notes_of
     from weever_stream.stream.preflight import check_job
     from weever_stream.stream.progress import PROGRESS, backfills_of
     from weever_stream.stream.saved import read_noted
@@ -138,9 +138,9 @@ def _start(
         with lines.status(STARTING):
             import weever_stream.detect.shard  # noqa: F401 - here, so that the workers find compiled kernels
             from weever_stream.stream.run import start
-            from weever_stream.stream.session import session
+            from weever_stream.stream.session import session_of
 
-            spark = session(asked.connectors, master=master, conf=asked.settings, app=f"weever {asked.file.table}")
+            spark = session_of(asked, log=log_of(asked.state.checkpoint), master=master)
         with jvm_may_end(spark):
             begin = partial(
                 start, spark, asked, once=once, every=every, also=told, approve=approve, take_over=take_over
@@ -293,8 +293,7 @@ def _supervised(
                 return stop.code
             texts = texts_of(failure)
             if not schema_changed(texts):
-                if os.environ.get("WEEVER_DEBUG") == "1":
-                    raise failure
+                show_trace(failure)
                 raise told(texts)
         restarts.add(running.query if running is not None else None)
         watch.restart()

@@ -14,6 +14,7 @@ import typer
 
 from weever_stream.cli.exit_codes import ExitCode
 from weever_stream.cli.output import Format
+from weever_stream.cli.supervising import jvm_may_end
 from weever_stream.cli.tables import open_console, print_table
 from weever_stream.errors import RuleError
 
@@ -70,13 +71,11 @@ def _read(path: Path) -> Job:
 def _manifests(job: Job) -> dict[int, Any]:
     """The manifest of every shard, through Spark's own state reader."""
     from weever_stream.stream.saved import manifests
-    from weever_stream.stream.session import session
+    from weever_stream.stream.session import session_of
 
-    spark = session(job.connectors, conf=job.settings)
-    try:
+    spark = session_of(job, log=None)  # the job may be running
+    with jvm_may_end(spark):
         return manifests(spark, job.state.checkpoint.rstrip("/"))
-    finally:
-        spark.stop()
 
 
 def _rescale(job: Job) -> int:
@@ -84,19 +83,17 @@ def _rescale(job: Job) -> int:
     from weever_stream.state.lease import Lease
     from weever_stream.stream.alerting import alerting
     from weever_stream.stream.owner import locked_by_jvm
-    from weever_stream.stream.places import notes_of
+    from weever_stream.stream.places import log_of, notes_of
     from weever_stream.stream.query import open_context
     from weever_stream.stream.rescaling import rescale
-    from weever_stream.stream.session import session
+    from weever_stream.stream.session import session_of
 
     # What is left to do is done first, and its alerts are sent like any other.
     with Lease(notes_of(job), "weever state rescale") as lease, alerting(job, lambda: lease.ours) as told:
-        spark = session(job.connectors, conf=job.settings)
-        try:
+        spark = session_of(job, log=log_of(job.state.checkpoint))
+        with jvm_may_end(spark):
             locked_by_jvm(spark, lease)
             noted = rescale(open_context(spark, job, lease, BatchLines().batch, also=told), job.state.shards)
-        finally:
-            spark.stop()
     open_console().print(f"{noted.shards} shards hold the state now; go on with weever run")
     return 0
 

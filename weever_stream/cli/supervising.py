@@ -40,17 +40,22 @@ _Report = TypeVar("_Report", bound=Numbered)
 
 @contextmanager
 def jvm_may_end(spark: Any) -> Iterator[None]:
-    """Stops Spark in the end. Tells it where there is no Spark any more: the kernel ends a JVM when memory is short."""
+    """Stops Spark in the end. Where there is no Spark any more, says why: most often memory ran out."""
     from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 
+    from weever_stream.stream.jvm import log_libraries, running
+
+    log_libraries()
     try:
         yield
     except (Py4JError, ConnectionError) as error:
         if isinstance(error, Py4JJavaError):  # it answered
             raise
+        if (java := running()) is not None:
+            raise java.ended() from None
         raise EngineError(
             "Spark's JVM has ended, or was ended by the system",
-            hint="its last words may be above; if memory was short, give it more. Then start the job again: it goes on",
+            hint="if memory was short, give it more; then start the job again: it goes on",
         ) from None
     finally:
         with suppress(Exception):  # a JVM that is gone, or a connection that a signal cut in the middle of an answer

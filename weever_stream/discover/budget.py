@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from time import monotonic
 
 from weever_stream.errors import DataError
 
-__all__ = ["Budget", "bytes_of", "default_memory"]
+__all__ = ["Budget", "bytes_of", "default_memory", "machine_memory"]
 
 _SHARE = 4
 """The part of the machine's memory that is taken by default: a quarter."""
@@ -26,7 +27,9 @@ _MARKS = 40_000_000
 _FEW_EVIDENCES = 30_000
 """Evidences for which there should be room, however many comparisons there are."""
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
-_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_CGROUPS, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+_LIMITS = {"": "memory.max", "memory": "memory.limit_in_bytes"}
+"""The file that holds a limit, by the controller that a line of /proc/self/cgroup names: none in version 2."""
 
 
 class Budget:
@@ -97,16 +100,37 @@ def _bytes_each(comparisons: int, predicates: int) -> int:
 
 
 def default_memory() -> int:
-    """A quarter of what this process may take: of the machine's memory, or of its container's."""
+    """A quarter of what this process may take."""
+    return machine_memory() // _SHARE
+
+
+def machine_memory() -> int:
+    """The memory of the machine, or of its container."""
     sizes = []
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    for name in _CGROUPS:
-        try:
-            sizes.append(int(Path(name).read_text(encoding="ascii")))
-        except (OSError, ValueError):  # no container, or one without a limit
-            continue
-    return min(sizes, default=8 << 30) // _SHARE
+    for file in _limits():
+        with suppress(OSError, ValueError):  # there is none, or it says "max"
+            sizes.append(int(file.read_text(encoding="ascii")))
+    return min(sizes, default=8 << 30)
+
+
+def _limits() -> Iterator[Path]:
+    """Files that may limit the memory of this process: those of its control groups and of the groups around them.
+
+    A container sees its own group as the root; a systemd unit is somewhere below it.
+    """
+    try:
+        lines = _OWN_CGROUPS.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        lines = []
+    for line in [*lines, "0::/", "0:memory:/"]:
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        name = "memory" if "memory" in controllers.split(",") else controllers
+        if name in _LIMITS:
+            group = PurePosixPath(path.lstrip("/"))
+            for folder in (group, *group.parents):
+                yield _CGROUPS / name / folder / _LIMITS[name]
 
 
 def bytes_of(size: str | int) -> int:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from weever_stream import errors
 from weever_stream.errors import EngineError, WeeverError
+from weever_stream.sinks.failures import out_of_memory
+from weever_stream.stream import jvm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,16 +61,6 @@ _KNOWN = {
         "restore the checkpoint from a copy, or start with an empty one",
     ),
     r"No space left on device": ("there is no space left on the device", "free some, and start the job again"),
-    r"MemoryError|Cannot allocate memory|failed to map segment|OutOfMemoryError|malloc of size": (
-        "there is not enough memory for a batch",
-        "raise spark.executor.pyspark.memory, spark.executor.memory or spark.driver.memory, whichever is short, or "
-        "make batches smaller by `source.options`; then start again: the job goes on",
-    ),
-    r"Python worker exited unexpectedly": (
-        "a Python worker died again and again; most often there is not enough memory for a batch",
-        "its last words may be above. Raise spark.executor.pyspark.memory or the memory of the machine or container, "
-        "or make batches smaller by `source.options`; then start again: the job goes on",
-    ),
     r"Checksum error: (?:file:)?(\S{1,500})": (
         "the file {} is torn or was changed",
         "restore the checkpoint from a copy, or start with an empty one",
@@ -117,14 +109,22 @@ def told(texts: Iterable[str]) -> WeeverError:
         if raised := _RAISED.search(text):
             return errors.StateError(raised[1], hint=raised[2])
     for text in known:
+        if (memory := out_of_memory(text)) is not None:
+            return memory
         for pattern, (message, hint) in _KNOWN.items():
             if found := re.search(pattern, text, re.DOTALL):
                 return EngineError(message.format(*found.groups()), hint=hint)
+    java = jvm.running()
+    if java is not None and not java.alive:
+        return java.ended()
     whole = "\n".join(known)
     conditions = [name for name in _CONDITION.findall(whole) if name != "STREAM_FAILED"]
     classes = _CLASS.findall(whole)
     name = conditions[-1] if conditions else classes[-1] if classes else "Spark does not say why"
-    return EngineError(f"the query failed: {name}", hint="WEEVER_DEBUG=1 shows all of it")
+    log = jvm.log_file()
+    return EngineError(
+        f"the query failed: {name}", hint=f"Spark's messages are in {log}" if log else "WEEVER_DEBUG=1 shows all of it"
+    )
 
 
 _SHORT = 1000
@@ -133,7 +133,7 @@ _SHORT = 1000
 
 @contextmanager
 def shorten_failures() -> Iterator[None]:
-    """Within a batch: whatever fails is raised in our words alone, without Java's traces.
+    """Within a batch: whatever fails is raised in our words alone, without Java's traces; those go to the log.
 
     Spark takes the traceback of a failed batch as one text and searches it with a regular expression that recurses for
     every character of it: pages of Java traces overflow the stack of the query's thread, which prints a thousand lines.
@@ -144,6 +144,7 @@ def shorten_failures() -> Iterator[None]:
         texts = texts_of(error)
         if os.environ.get("WEEVER_DEBUG") == "1" or schema_changed(texts):
             raise
+        jvm.log_trace(error)
         if any(_INTERRUPTED.search(text) for text in texts):
             raise EngineError(f"the batch was stopped ({_STOPPED})") from None
         if isinstance(error, WeeverError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from weever_stream.state.store import StoreOptions
 
@@ -16,6 +18,7 @@ __all__ = [
     "journal_of",
     "learn_checkpoint",
     "learn_notes_of",
+    "log_of",
     "notes_of",
     "notes_of_state",
     "offsets_of",
@@ -60,6 +63,14 @@ def offsets_of(job: Job) -> StoreOptions:
 def schemas_of(job: Job, checkpoint: str | None = None) -> StoreOptions:
     """Where the stream of a Delta source logs the schemas that it reads."""
     return _store(job, f"{folder(checkpoint or job.state.checkpoint)}/schema")
+
+
+def log_of(checkpoint: str) -> Path | None:
+    """Where Java's stack traces go while a query uses a checkpoint; None if that is not on a local disk."""
+    parts = urlsplit(checkpoint)
+    if parts.scheme not in ("", "file"):
+        return None
+    return Path(folder(parts.path if parts.scheme else checkpoint), "logs", "spark.log")
 
 
 def learn_checkpoint(job: Job) -> str:

@@ -8,9 +8,9 @@ whatever Spark itself would hide, are set after it, but for settings that only a
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import signal
 import sys
 from contextlib import contextmanager
 from importlib.resources import files
@@ -22,6 +22,7 @@ from weever_stream.errors import EngineError
 from weever_stream.job.job import SPARK_HIDES
 from weever_stream.observe import logs
 from weever_stream.rules.references import Secret
+from weever_stream.stream import jvm
 from weever_stream.stream.jars import KINDS, MAIN, Jars, connectors, maven_coordinates
 from weever_stream.stream.java import java
 
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from weever_stream.job.job import Job
     from weever_stream.stream.jars import Kind
 
-__all__ = ["session"]
+__all__ = ["session", "session_of"]
 
 _STATE = {
     # State on disk instead of in Java's heap, and a batch uploads what it changed instead of a whole snapshot.
@@ -45,8 +47,10 @@ _STATE = {
 }
 """For every session, also one that we did not start."""
 _OURS = _STATE | {
-    # Rows come to Python in frames of this many at most: fewer frames, fewer calls. Bytes are bounded by Spark itself.
+    # Rows come to Python in frames of up to this many: fewer frames, fewer calls. A frame grows by doubling, outside of
+    # Java's heap and within it: less than Spark's 64 MB.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Adaptive plans are not for stateful queries: Spark turns them off there, with a warning at each start. They cut a
     # small MERGE into more jobs (six of them 38 s of CPU instead of 34).
@@ -83,22 +87,35 @@ _NAMELESS = "pyspark-shell"
 
 
 def session(
-    kinds: Iterable[str], *, master: str | None = None, conf: Mapping[str, str | Secret] = {}, app: str = "weever"
+    kinds: Iterable[str],
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str | Secret] = {},
+    app: str = "weever",
+    rules: int = 0,
+    log: Path | None = None,
 ) -> SparkSession:
     """A session that can read and write these kinds of sources and sinks; `files` and `console` need nothing.
 
-    Reuses the session that is running, if there is one: then `master`, `conf` and `app` are not used. Raises
+    `rules`: how many the job has; they count for the heap. `log`: a local file for Java's stack traces; a temporary one
+    if none is given. Reuses the session that is running, if there is one: then nothing but `kinds` is used. Raises
     `EngineError` where Java or a connector is missing.
     """
     asked = set(kinds)
     needed = [kind for kind in KINDS if kind in asked]
     running = _running()
     if running is None:
-        running = _started(needed, {**conf, **({"spark.master": master} if master else {})}, app)
+        running = _started(needed, {**conf, **({"spark.master": master} if master else {})}, app, rules, log)
     else:
         _fill_gaps(running, _STATE)
     _require_connectors(running, needed)
     return running
+
+
+def session_of(job: Job, *, log: Path | None, master: str | None = None, app: str | None = None) -> SparkSession:
+    """The session of a job. `log`: that of the checkpoint whose lease is taken; None where another may be using it."""
+    name, rules = app or f"weever {job.file.table}", len(job.file.rules)
+    return session(job.connectors, master=master, conf=job.settings, app=name, rules=rules, log=log)
 
 
 def _running() -> SparkSession | None:
@@ -111,10 +128,11 @@ def _running() -> SparkSession | None:
     return active
 
 
-def _started(needed: Sequence[Kind], given: Mapping[str, str | Secret], app: str) -> SparkSession:
-    from pyspark import SparkConf, SparkContext
+def _started(
+    needed: Sequence[Kind], given: Mapping[str, str | Secret], app: str, rules: int, log: Path | None
+) -> SparkSession:
+    from pyspark import SparkConf
     from pyspark.errors import PySparkException
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     java()
@@ -123,13 +141,15 @@ def _started(needed: Sequence[Kind], given: Mapping[str, str | Secret], app: str
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     jars = Jars() if _submitted() else connectors(*_unnamed(needed, conf))
     launch = SparkConf(loadDefaults=False)
-    for name, value in {**_AT_LAUNCH, **open_to_all, **_with_jars(jars, conf)}.items():
+    ours = {name: value for name, value in _AT_LAUNCH.items() if name not in jvm.defaults(os.environ)}
+    ours |= jvm.heap_setting(conf, os.environ, rules)
+    for name, value in {**ours, **open_to_all, **_with_jars(jars, conf)}.items():
         launch.set(name, value)
+    messages = jvm.log_file() or jvm.new_log(log)  # a JVM that was launched before keeps its log
     try:
         # The JVM first: only it can tell what spark-submit and spark-defaults.conf have set.
-        with _quiet_log():
-            gateway = launch_gateway(launch, _DeafToSigterm())  # type: ignore[no-untyped-call]
-            SparkContext._ensure_initialized(gateway=gateway, conf=launch)
+        with _jvm_options(messages):
+            jvm.launch(launch, messages)
         asked = conf | dict(launch.getAll())
         told = dict(SparkConf().getAll()) | asked
         named = told.get("spark.app.name", _NAMELESS)
@@ -138,23 +158,7 @@ def _started(needed: Sequence[Kind], given: Mapping[str, str | Secret], app: str
             builder = builder.config(name, value)
         return builder.getOrCreate()
     except PySparkException as error:
-        raise _not_started(jars, str(error)) from None
-
-
-class _DeafToSigterm(dict[str, Any]):
-    """How the JVM is launched: so that it ignores SIGTERM, as PySpark makes it ignore Ctrl-C.
-
-    `timeout`, systemd and shells send the signal to every process of a job at once. Python is the one to answer: it
-    lets the current batch finish and then stops the JVM, which would otherwise end in the middle of it. A JVM whose
-    Python has died ends by itself. PySpark sets `preexec_fn` itself, so this is the place to add to it.
-    """
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        def prepare() -> None:
-            value()
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-        super().__setitem__(name, prepare if name == "preexec_fn" else value)
+        raise _not_started(jars, str(error), messages) from None
 
 
 def _may_be_seen(name: str, value: str | Secret) -> bool:
@@ -211,15 +215,17 @@ def _for_this_machine() -> dict[str, str]:
 
 
 @contextmanager
-def _quiet_log() -> Iterator[None]:
-    """Lets the JVM that is started inside log as our log4j2.properties says, unless somebody has said how it should."""
+def _jvm_options(log: Path) -> Iterator[None]:
+    """Options of the JVM that is started inside. It logs as our log4j2.properties says, unless somebody says how."""
     options = os.environ.get("SPARK_SUBMIT_OPTS")
-    if _has_log_settings(options or ""):
-        yield
-        return
-    name = "log4j2-json.properties" if logs.as_json() else "log4j2.properties"
-    ours = f"-Dlog4j2.configurationFile={Path(str(files(__package__).joinpath(name))).as_uri()}"
-    os.environ["SPARK_SUBMIT_OPTS"] = f"{options} {ours}" if options else ours
+    ours = list(jvm.OPTIONS)
+    if not _has_log_settings(options or ""):
+        name = "log4j2-json.properties" if logs.as_json() else "log4j2.properties"
+        settings = Path(str(files(__package__).joinpath(name))).as_uri()
+        ours += [f"-Dlog4j2.configurationFile={settings}", f"-Dweever.log={log}"]
+    # Spark's launcher cuts them at blanks, unless they are quoted.
+    quoted = " ".join(json.dumps(option, ensure_ascii=False) if " " in option else option for option in ours)
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{quoted} {options}" if options else quoted
     try:
         yield
     finally:
@@ -243,11 +249,11 @@ def _fill_gaps(running: SparkSession, settings: Mapping[str, str]) -> None:
 
 def _require_connectors(running: SparkSession, needed: Sequence[Kind]) -> None:
     """A clear word now instead of Spark's `Failed to find the data source` when the query starts."""
-    jvm: Any = getattr(running, "_jvm", None)
-    if jvm is None:  # Spark Connect: the server's class path is the server's business
+    java_side: Any = getattr(running, "_jvm", None)
+    if java_side is None:  # Spark Connect: the server's class path is the server's business
         return
     for kind in needed:
-        if not jvm.org.apache.spark.util.Utils.classIsLoadable(_CLASSES[kind]):
+        if not java_side.org.apache.spark.util.Utils.classIsLoadable(_CLASSES[kind]):
             raise EngineError(
                 f"the running Spark has no connector for {kind}",
                 hint="a running JVM takes no new jars: start a new process; "
@@ -258,13 +264,12 @@ def _require_connectors(running: SparkSession, needed: Sequence[Kind]) -> None:
         raise EngineError("the running Spark session is not set up for Delta", hint=f"start it with {wanted}")
 
 
-def _not_started(jars: Jars, reason: str) -> EngineError:
+def _not_started(jars: Jars, reason: str, log: Path) -> EngineError:
+    where = f"its messages are above and in {log}"
     if jars.packages:
         return EngineError(
             f"Spark did not start; it was to fetch {', '.join(jars.packages)}",
-            hint="its messages are above. Install Maven, or put these jars, with what they need, in a folder and name "
-            "it in WEEVER_JARS",
+            hint=f"{where}. Install Maven, or put these jars, with what they need, in a folder and name it in "
+            "WEEVER_JARS",
         )
-    return EngineError(
-        f"Spark did not start: {reason.splitlines()[0]}", hint="its messages are above; try weever doctor"
-    )
+    return EngineError(f"Spark did not start: {reason.splitlines()[0]}", hint=f"{where}; try weever doctor")
