@@ -177,7 +177,7 @@ SCENES: dict[str, int | str] = {
     "violations": 1,
     "missing column": 3,
     "failing worker": 3,
-    "failing sink, debugged": "StreamingQueryException",
+    "failing sink, debugged": 4,
     "failing dead letters": 4,
     "unreachable source": 3,
 }
