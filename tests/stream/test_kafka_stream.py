@@ -144,6 +144,55 @@ def test_a_row_that_moves_takes_its_violations_with_it(spark: SparkSession, kafk
     assert stream.kept.counts[-1]["dependency"] == 4
 
 
+def test_a_backfill_rejects_what_it_cannot_read_and_shows_no_older_row(
+    spark: SparkSession, kafka: Broker, tmp_path: Path
+):
+    """Records that fit the old rules' columns and not those of a new rule: no silence, and no row that is gone."""
+    topic, letters = Topic(kafka.servers), tmp_path / "letters"
+    source = topic.source(rejects={"sink": {"kind": "files", "path": str(letters)}})
+
+    def put(key: int, n: Any, c: str = "x") -> tuple[str, str]:
+        return str(key), json.dumps({"id": key, "a": 1, "c": c, "n": n})
+
+    def rejected() -> list[tuple[str, int]]:
+        rows = [json.loads(line) for file in letters.rglob("*.json") for line in file.read_text().splitlines()]
+        return sorted((row["reason"], json.loads(row["origin"])["offset"]) for row in rows)
+
+    old, more = {"dependency": RULES["dependency"]}, {"n_is_small": {"deny": "t.n > 3"}}
+    stream = Stream(spark, job_text(source, tmp_path, old))
+    topic.send(
+        [
+            put(1, 4),
+            put(2, 5),
+            put(3, "five", "y"),  # offset 2: replaced by one that can be read
+            put(2, "six", "y"),  # offset 3: replaces one that could be read
+            put(3, 6),
+            ("4", json.dumps({"id": 4, "a": "?", "c": "x", "n": 7})),  # offset 5: rejected as it came
+            ("5", "no document"),
+        ]
+    )
+    stream.run()
+    assert stream.kept.open == {("dependency", "1", "2"), ("dependency", "2", "3")}, "under the old rule row 2 is y"
+    assert [offset for _, offset in rejected()] == [5, 6]
+    stream.revised(job_text(source, tmp_path, {**old, **more}))
+    stream.run()
+    assert {one for one in stream.kept.open if one[0] == "n_is_small"} == {
+        ("n_is_small", "1", None),
+        ("n_is_small", "3", None),
+    }, "row 2 is not as it was in an older record"
+    misfit = "column n: the value is not a bigint"
+    assert [(reason, offset) for reason, offset in rejected() if offset not in (5, 6)] == [(misfit, 2), (misfit, 3)]
+    assert sum(report.rejected for report in stream.reports) == 4, "each is counted once"
+    topic.send([put(2, 7, "y")])
+    stream.run()
+    assert ("n_is_small", "2", None) in stream.kept.open
+    # What was rejected as it came changes nothing under a later rule either.
+    stream.revised(job_text(source, tmp_path, {**old, **more, "n_again": {"deny": "t.n > 2"}}))
+    stream.run()
+    assert {one[1] for one in stream.kept.open if one[0] == "n_again"} == {"1", "2", "3"}
+    assert sum(report.rejected for report in stream.reports) == 4
+
+
 ORDERS = {"id": "int", "customer": "string", "amount": "decimal(12,2)"}
 ORDER_RULES = {"by_name": {"deny": "t.customer < s.customer"}, "by_amount": {"deny": "t.amount < s.amount"}}
 SAMPLES = Path(__file__).parents[1] / "feeds" / "debezium.jsonl"

@@ -32,7 +32,7 @@ from weever_stream.feeds.connect import FIELDS, field_of, from_member, needs_sch
 from weever_stream.feeds.conversion import let
 from weever_stream.feeds.documents import NOT_ONE_DOCUMENT, Document, parsed, text_of
 from weever_stream.feeds.messages import kafka_trace, key_readings
-from weever_stream.feeds.readings import Fault, Reading, change_frame
+from weever_stream.feeds.readings import Fault, Reading, change_frame, not_sent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -82,13 +82,7 @@ def read_events(
     ]
     if not clear:
         faults.append(Fault(op == "t", _NO_TRUNCATE))
-    faults += [
-        Fault(
-            F.col(f"_unavailable{i}"),
-            f"column {name} was not sent: set REPLICA IDENTITY FULL on the table and `before: full` in the source",
-        )
-        for i, name in enumerate(wanted)
-    ]
+    faults += [Fault(F.col(f"_unavailable{i}"), not_sent(name)) for i, name in enumerate(wanted)]
     return change_frame(
         rows,
         [_picked(i, name, wanted[name], name in key, full_before) for i, name in enumerate(wanted)],

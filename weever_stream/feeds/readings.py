@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
     from weever_stream.rules.types import ColumnType
 
-__all__ = ["Fault", "Reading", "Trace", "change_frame", "changes_by_name", "check_names", "column", "first_fault"]
+__all__ = [
+    "Fault", "Reading", "Trace", "change_frame", "changes_by_name", "check_names", "column", "does_not_fit",
+    "first_fault", "not_sent",
+]  # fmt: skip
 
 _LAST_SEQUENCE = 2**62 - 1
 
@@ -66,6 +69,16 @@ class Reading:
         if self.present is None or other.present is None:
             return Reading(self.name, value)
         return Reading(self.name, value, self.wanted, F.when(condition, self.present).otherwise(other.present))
+
+
+def does_not_fit(name: str, wanted: ColumnType | None) -> str:
+    """The reason of a record that holds a value which is not of the declared type."""
+    return f"column {name}: the value is not a {wanted}"
+
+
+def not_sent(name: str) -> str:
+    """The reason of a record that lacks a value which the database did not send."""
+    return f"column {name} was not sent: set REPLICA IDENTITY FULL on the table and `before: full` in the source"
 
 
 def column(name: str) -> Column:
@@ -124,15 +137,20 @@ def change_frame(
         Fault(number.isNull(), "the sequence is missing or not a whole number"),
         Fault(~number.between(0, _LAST_SEQUENCE), "the sequence is negative or too large"),
     ]
-    for reading in readings:
-        if reading.name in held:
-            misfit = F.col(held[reading.name]) & F.col(at[reading.name]).isNull()
-            # A drop by key says nothing by its other columns.
-            misfit = misfit if reading.name in key else misfit & (kind != DROP_ANYWHERE)
-            known.append(Fault(misfit, f"column {reading.name}: the value is not a {reading.wanted}"))
+
+    def misfit(reading: Reading) -> Fault:
+        wrong = F.col(held[reading.name]) & F.col(at[reading.name]).isNull()
+        # A drop by key says nothing by its other columns.
+        wrong = wrong if reading.name in key else wrong & (kind != DROP_ANYWHERE)
+        return Fault(wrong, does_not_fit(reading.name, reading.wanted))
+
+    # The key first: a record that is rejected for another column is known to have one (see `stream.lane`).
+    typed = [reading for reading in readings if reading.name in held]
+    known += [misfit(reading) for reading in typed if reading.name in key]
     known += [
         Fault((kind != CLEAR) & F.col(at[name]).isNull(), f"key column {name} is null or missing") for name in key
     ]
+    known += [misfit(reading) for reading in typed if reading.name not in key]
     judged = read.withColumn(REASON, F.coalesce(reason, first_fault(known)))
     rejected = reason.isNotNull()
     origin = F.struct(*(F.col(f"_weever_o_{name}").alias(name) for name in trace.origin))

@@ -24,7 +24,7 @@ from weever_stream.sinks.batch import DELTA_COLUMNS, REJECT_COLUMNS, Batch
 from weever_stream.stream.deltas import DELTA_SCHEMA, net, unpacked, unpacked_here
 from weever_stream.stream.drifting import struck
 from weever_stream.stream.failures import shorten_failures
-from weever_stream.stream.operator import ASIDE, DELTAS, REJECTS, TALLY, unpack_rejects
+from weever_stream.stream.operator import ASIDE, DELTAS, REJECTS, TALLY, UNFILLED, unpack_rejects
 from weever_stream.stream.position import planned, read_text
 from weever_stream.stream.progress import BatchReport
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from weever_stream.stream.progress import Ledger
     from weever_stream.stream.setup import Setup
 
-__all__ = ["Batches"]
+__all__ = ["Batches", "too_many"]
 
 _REJECTED = "reason string, origin string, record string"
 _Changed: TypeAlias = "Counter[tuple[str, str]]"
@@ -198,14 +198,21 @@ class Batches:
 
     def _refuse_too_many(self, counts: dict[str, int]) -> None:
         """Stops the job when too large a share cannot be read: a feed of another kind, most likely."""
-        rejected, all_of = counts.get("rejected", 0), counts.get("rejected", 0) + counts.get("changes", 0)
-        strict = self.rejects.max_share == 0
-        if (strict or all_of >= self.rejects.judged_from) and rejected > self.rejects.max_share * all_of:
+        # What a backfill could not read was judged when it was filled.
+        rejected = counts.get("rejected", 0) - counts.get(UNFILLED, 0)
+        all_of = rejected + counts.get("changes", 0)
+        if too_many(self.rejects, rejected, all_of):
             where = getattr(self.rejects.sink, "path", None) or f"{self.checkpoint}/weever/rejects"
             raise DataError(
                 f"{rejected} of {all_of} records cannot be read, more than a share of {self.rejects.max_share:g}",
                 hint=f"their reasons are in {where}; mend the feed, or raise `source.rejects.max_share`",
             )
+
+
+def too_many(rejects: Rejects, rejected: int, all_of: int) -> bool:
+    """Whether more records are rejected than a job allows. Few records are not judged, unless none may be rejected."""
+    judged = rejects.max_share == 0 or all_of >= rejects.judged_from
+    return judged and rejected > rejects.max_share * all_of
 
 
 @dataclass(frozen=True)

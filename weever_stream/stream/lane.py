@@ -11,6 +11,10 @@ Cost: one listing of a small folder a batch; Spark takes an empty source out of 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -20,25 +24,48 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from weever_stream.errors import OutputError
-from weever_stream.feeds.changes import CHANGE, CLEAR, DROP, DROP_ANYWHERE, PUT, PUT_ANYWHERE, SEQUENCE
+from weever_stream.feeds.changes import (
+    CHANGE,
+    CLEAR,
+    DROP,
+    DROP_ANYWHERE,
+    ORIGIN,
+    PUT,
+    PUT_ANYWHERE,
+    REASON,
+    RECORD,
+    REJECT,
+    SEQUENCE,
+)  # fmt: skip
 from weever_stream.state.store import force, opened
-from weever_stream.stream.operator import ROUTED, filler, mapped
+from weever_stream.stream.operator import (
+    ASIDE,
+    FILLED,
+    ROUTED,
+    UNFILLED,
+    filler,
+    mapped,
+    read_counts,
+    reject_filler,
+)  # fmt: skip
 from weever_stream.stream.routing import Router
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from weever_stream.state.store import StoreOptions
     from weever_stream.stream.setup import Setup
 
-__all__ = ["Lane", "table_of"]
+__all__ = ["Lane", "Table", "rejects_of", "table_of"]
 
 FILES_A_BATCH = 4
 _MESSAGES_A_FILE = 64
 """A message holds up to 131,072 rows divided among the shards: a file is a million rows under eight shards."""
 _MESSAGES_A_GROUP = 16
+_COUNT_BYTES = 4096
+"""A message that only counts is smaller."""
 _NAME = re.compile(r"r(\d+)-.*\.parquet")
 _SCHEMA = pa.schema([("shard", pa.int32()), ("body", pa.binary())])
 _PUT, _LAST = "_weever_put", "_weever_last"
@@ -98,12 +125,21 @@ class Lane:
         if local:
             force(Path(root, "lane"))
 
-    def fill(self, rows: DataFrame, setup: Setup, generation: int, revision: int) -> tuple[int, ...]:
-        """Sends the rows of a table to the families of a generation. How many messages each shard gets."""
-        messages = mapped(rows, filler(setup, generation), ROUTED)
+    def fill(
+        self, table: Table, setup: Setup, generation: int, revision: int, judge: Callable[[int, int], None]
+    ) -> tuple[int, ...]:
+        """Sends the rows of a table to the families of a generation. How many messages each shard gets.
+
+        Records that cannot be read come with them as rejects of the batch that takes them; `judge` gets the number of
+        those and of all, and raises if they are too many.
+        """
+        messages = mapped(table.rows, filler(setup, generation), ROUTED)
+        if table.rejects is not None:
+            messages = messages.unionByName(mapped(table.rejects, reject_filler(setup), ROUTED))
         messages.write.mode("overwrite").option("maxRecordsPerFile", _MESSAGES_A_FILE).parquet(self._aside)
         written = self._spark.read.schema(ROUTED).parquet(self._aside)
         counts = {row.shard: row.n for row in written.groupBy("shard").agg(F.count("*").alias("n")).collect()}
+        self._judge(written, judge)
         path = self._jvm.org.apache.hadoop.fs.Path
         for status in self._fs.listStatus(path(self._aside)):
             name = str(status.getPath().getName())
@@ -112,6 +148,13 @@ class Lane:
                 raise OutputError(f"{name} could not be moved into {self._folder}", hint="check the store's rights")
         self._fs.delete(path(self._aside), True)
         return tuple(counts.get(shard, 0) for shard in range(setup.shards))
+
+    def _judge(self, written: DataFrame, judge: Callable[[int, int], None]) -> None:
+        said = written.where((F.col("shard") == ASIDE) & (F.octet_length("body") < _COUNT_BYTES)).collect()
+        counts: Counter[str] = Counter()
+        for row in said:
+            counts.update(read_counts(bytes(row.body)))
+        judge(counts[UNFILLED], counts[UNFILLED] + counts[FILLED])
 
 
 def _in_pieces(messages: Iterable[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
@@ -126,15 +169,49 @@ def _in_pieces(messages: Iterable[tuple[int, bytes]]) -> Iterator[list[tuple[int
         yield some
 
 
-def table_of(history: DataFrame, key: Sequence[str], names: Sequence[str], *, anywhere: bool = False) -> DataFrame:
+@dataclass(frozen=True)
+class Table:
+    """A table as it is at a position of the source."""
+
+    rows: DataFrame
+    """A change frame of puts."""
+    rejects: DataFrame | None = None
+    """Records of its history that cannot be read now and could be before: reason, origin and record."""
+
+
+def rejects_of(history: DataFrame, key: Sequence[str], reasons: Sequence[str]) -> DataFrame | None:
+    """The records of a history that are rejected for some reasons, each about a column that is not part of the key."""
+    if not reasons:
+        return None
+    return history.where(_rejected(key, reasons)).select(REASON, ORIGIN, RECORD)
+
+
+def _rejected(key: Sequence[str], reasons: Sequence[str]) -> Column:
+    known = reduce(and_, (F.col(_quoted(name)).isNotNull() for name in key))
+    return (F.col(CHANGE) == REJECT) & F.col(REASON).isin(*reasons) & known
+
+
+def table_of(
+    history: DataFrame,
+    key: Sequence[str],
+    names: Sequence[str],
+    *,
+    anywhere: bool = False,
+    unreadable: Sequence[str] = (),
+) -> DataFrame:
     """The rows of a table after all changes of its history, as a change frame of puts.
 
     `anywhere`: for jobs whose changes may come late. Every shard is told of every key, and of those that are gone.
+    `unreadable`: reasons for which a record is rejected that replaced the row of its key all the same. The row is then
+    left out: an older one is known not to be in the table any more.
     """
     cleared = history.where(F.col(CHANGE) == CLEAR).agg(F.max(SEQUENCE).alias("at")).first()
     since = -1 if cleared is None or cleared["at"] is None else int(cleared["at"])
     put = F.col(CHANGE).isin(PUT, PUT_ANYWHERE)
-    changes = history.where(F.col(CHANGE).isin(DROP, PUT, DROP_ANYWHERE, PUT_ANYWHERE) & (F.col(SEQUENCE) >= since))
+    counts = F.col(CHANGE).isin(DROP, PUT, DROP_ANYWHERE, PUT_ANYWHERE)
+    if unreadable:
+        counts = counts | _rejected(key, unreadable)
+    changes = history.where(counts & (F.col(SEQUENCE) >= since))
     keys = [F.col(_quoted(name)) for name in key]
     row = F.struct(put.alias(_PUT), F.col(SEQUENCE), *(F.col(_quoted(name)) for name in names))
     order = 2 * F.col(SEQUENCE) + put.cast("bigint")

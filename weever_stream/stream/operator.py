@@ -25,7 +25,7 @@ from weever_stream.detect.pairs import PAIRS_A_PIECE, unpack_pairs
 from weever_stream.detect.sections import ipc, read_ipc
 from weever_stream.detect.violations import OUTPUT_SCHEMA
 from weever_stream.errors import DataError, EngineError
-from weever_stream.feeds.changes import CHANGE, CLEAR, PUT, PUT_ANYWHERE
+from weever_stream.feeds.changes import CHANGE, CLEAR, ORIGIN, PUT, PUT_ANYWHERE, REASON, RECORD
 from weever_stream.state.manifest import HIDDEN
 from weever_stream.state.revision import REBUILT
 from weever_stream.state.store import opened
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     _InArrow = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 __all__ = [
-    "ASIDE", "DELTAS", "DRIVER_BYTES", "OUTPUT", "OUTPUT_COLUMNS", "REJECTS", "ROUTED", "STATE", "TALLY",
-    "filler", "mapped", "router", "unpack_rejects", "unpacker", "worker",
+    "ASIDE", "DELTAS", "DRIVER_BYTES", "FILLED", "OUTPUT", "OUTPUT_COLUMNS", "REJECTS", "ROUTED", "STATE", "TALLY",
+    "UNFILLED", "filler", "mapped", "read_counts", "reject_filler", "router", "unpack_rejects", "unpacker", "worker",
 ]  # fmt: skip
 
 ROUTED = "shard int, body binary"
@@ -60,6 +60,9 @@ ASIDE = -1
 """The group that passes on how many changes there were; it and those below pass on what was rejected."""
 DRIVER_BYTES = 32 << 20
 """Bytes of violations, written out, that the driver unpacks itself in a batch. More go through Spark."""
+FILLED, UNFILLED = "filled", "unfilled"
+"""Counts of a backfill, which are no changes of the batch that they come with: rows, and records it could not read."""
+_NO_REJECTS = pa.schema([(name, pa.string()) for name in (REASON, ORIGIN, RECORD)]).empty_table()
 _REJECT_BYTES = 4 << 20
 """Of a piece of rejected records."""
 _ROWS_AT_ONCE = 1 << 17
@@ -96,7 +99,7 @@ def router(setup: Setup) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
             kinds = good.column(CHANGE).to_numpy()
             puts = int(((kinds == PUT) | (kinds == PUT_ANYWHERE)).sum())
             counts = {"changes": len(kinds), "puts": puts, "clears": int((kinds == CLEAR).sum()), "rejected": len(bad)}
-            yield _routed(ASIDE, ipc(bad.slice(0, 0).replace_schema_metadata({"counts": json.dumps(counts)})))
+            yield _counted(counts)
             for piece in _cut(bad, _REJECT_BYTES):
                 group += 1
                 yield _routed(ASIDE - group % setup.shards, ipc(piece))
@@ -112,10 +115,35 @@ def filler(setup: Setup, generation: int) -> Callable[[Iterable[pa.RecordBatch]]
     def fill(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         routing = Router(setup, generation)
         for rows in _gathered(batches):
+            yield _counted({FILLED: len(rows)})
             for shard, message in routing.route(rows):
                 yield _routed(shard, message.pack())
 
     return fill
+
+
+def reject_filler(setup: Setup) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For `mapInArrow`: from records that a backfill cannot read to messages that put them among the rejects."""
+
+    def fill(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        group = _partition()
+        for bad in _gathered(batches):
+            yield _counted({"rejected": len(bad), UNFILLED: len(bad)})
+            for piece in _cut(bad.select([REASON, ORIGIN, RECORD]), _REJECT_BYTES):
+                group += 1
+                yield _routed(ASIDE - group % setup.shards, ipc(piece))
+
+    return fill
+
+
+def read_counts(body: bytes) -> dict[str, int]:
+    """The counts in a message to the group `ASIDE`."""
+    counts: dict[str, int] = json.loads((read_ipc(body).schema.metadata or {}).get(b"counts", b"{}"))
+    return counts
+
+
+def _counted(counts: dict[str, int]) -> pa.RecordBatch:
+    return _routed(ASIDE, ipc(_NO_REJECTS.replace_schema_metadata({"counts": json.dumps(counts)})))
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

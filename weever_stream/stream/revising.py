@@ -26,11 +26,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from weever_stream.errors import DataError, StateError, WeeverError
+from weever_stream.feeds.readings import does_not_fit, not_sent
 from weever_stream.state.noted import Generation, Noted, NotedRule
 from weever_stream.state.revision import REBUILT, refusals, revise
+from weever_stream.stream.batches import too_many
 from weever_stream.stream.columns import needed
 from weever_stream.stream.failures import schema_changed, texts_of, told
-from weever_stream.stream.lane import table_of
+from weever_stream.stream.lane import Table, rejects_of, table_of
 from weever_stream.stream.position import files_read, last_batches, planned
 from weever_stream.stream.progress import PROGRESS, backfills_of
 from weever_stream.stream.query import ONE_BATCH, WHAT_IS_THERE
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from typing import Any
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from weever_stream.rules.model import Rule
@@ -175,13 +177,13 @@ def _ended(query: StreamingQuery) -> None:
 
 def _filled(context: Context, noted: Noted, rules: list[Rule]) -> Noted:
     """Another generation, with its messages in the lane."""
-    columns, rows = _table(context, noted, rules)
-    return _fill(context, noted, noted.adding(rules, columns), rows)
+    columns, table = _table(context, noted, rules)
+    return _fill(context, noted, noted.adding(rules, columns), table)
 
 
 def _rebuilt(context: Context, noted: Noted, rule: Rule) -> Noted:
     """Another generation for a rule that stays, which takes its place when all messages have come."""
-    columns, rows = _table(context, noted, [rule])
+    columns, table = _table(context, noted, [rule])
     born = noted.rebuilding_again(rule, columns)
     setup = context.setup(replace(born, families=()))
     new = len(born.rules) - 1
@@ -190,17 +192,17 @@ def _rebuilt(context: Context, noted: Noted, rule: Rule) -> Noted:
         noted = _end(context, noted, {rule.name: REBUILT})
         finish(context, noted, WHAT_IS_THERE)
         return _filled(context, noted, [rule])
-    return _fill(context, noted, born, rows, call=True)
+    return _fill(context, noted, born, table, call=True)
 
 
-def _fill(context: Context, noted: Noted, born: Noted, rows: DataFrame | None, *, call: bool = False) -> Noted:
+def _fill(context: Context, noted: Noted, born: Noted, table: Table | None, *, call: bool = False) -> Noted:
     """Sends rows to the last generation, and notes it. `call`: every shard is to look at it, also without rows."""
     born = replace(born, revision=noted.revision + 1)
     context.lane.tidy(noted.revision)
-    if rows is not None:
-        generation = born.generations[-1]
+    if table is not None:
+        generation, setup = born.generations[-1], context.setup(replace(born, families=()))
         with _unreadable():
-            fills = context.lane.fill(rows, context.setup(replace(born, families=())), generation.number, born.revision)
+            fills = context.lane.fill(table, setup, generation.number, born.revision, _judge(context))
         born = replace(born, generations=(*born.generations[:-1], replace(generation, fills=fills)))
     born = _with_families(context, born)
     if call:
@@ -209,17 +211,56 @@ def _fill(context: Context, noted: Noted, born: Noted, rows: DataFrame | None, *
     return born
 
 
-def _table(context: Context, noted: Noted, rules: list[Rule]) -> tuple[pa.Schema, DataFrame | None]:
-    """The columns that are stored with some rules more, and the table as it is where the job stands."""
+def _judge(context: Context) -> Callable[[int, int], None]:
+    """Refuses a backfill that cannot read too large a share of the records."""
+    rejects = context.job.source.rejects
+
+    def judge(rejected: int, all_of: int) -> None:
+        if too_many(rejects, rejected, all_of):
+            raise DataError(
+                f"{rejected} of {all_of} records do not fit the columns that the new rules read, more than a share of "
+                f"{rejects.max_share:g}",
+                hint="check the types of these columns under `columns:`, or raise `source.rejects.max_share`",
+            )
+
+    return judge
+
+
+def _table(context: Context, noted: Noted, rules: list[Rule]) -> tuple[pa.Schema, Table | None]:
+    """The columns that are stored with some rules more, and the table at the position of the last finished batch."""
     job = context.job
     columns = _joined(noted.columns, context.columns(rules), context.checkpoint)
     position = _position(context)
     if position is None:
         return columns, None
     names = needed(rules, job.file.key)
+    before, from_start = _read_before(noted, rules)
+    # Those that a record may fail to fit, and the ones that were read before first: a record is rejected for the first.
+    typed = [name for name in needed(job.file.rules, ()) if name in job.file.columns and name not in job.file.key]
+    judged = sorted({*typed}, key=lambda name: (name not in before, name))
+    others = [name for name in names if name not in judged and name not in job.file.key]
     with _unreadable():
-        history = context.feed.history(names, position)
-        return columns, table_of(history, job.file.key, names, anywhere=bool(job.remember_drops))
+        history = context.feed.history([*job.file.key, *judged, *others], position)
+        reasons = {name: [does_not_fit(name, job.file.columns[name]), not_sent(name)] for name in judged}
+        later = [reason for name in judged if name not in from_start for reason in reasons[name]]
+        fresh = [reason for name in judged if name not in before for reason in reasons[name]]
+        anywhere = bool(job.remember_drops)
+        rows = table_of(history, job.file.key, names, anywhere=anywhere, unreadable=later)
+        return columns, Table(rows, rejects_of(history, job.file.key, fresh))
+
+
+def _read_before(noted: Noted, rules: list[Rule]) -> tuple[set[str], set[str]]:
+    """The columns that the job has read until now, and those of them that it has read from the start.
+
+    A record that does not fit one of the latter was rejected when it came: the row of its key stayed as it was, under
+    all rules. One that does not fit another column has replaced the row under the rules that do not read that column.
+    """
+    again = {rule.name for rule in rules}
+    read: list[set[str]] = []
+    for generation in noted.generations:
+        living = [rule for rule in generation.rules if rule.ended is None or rule.name in again]
+        read.append({name for rule in living for name in rule.rule({}).columns})
+    return set().union(*read), read[0]
 
 
 @contextmanager
