@@ -256,11 +256,15 @@ def _read_before(noted: Noted, rules: list[Rule]) -> tuple[set[str], set[str]]:
     all rules. One that does not fit another column has replaced the row under the rules that do not read that column.
     """
     again = {rule.name for rule in rules}
-    read: list[set[str]] = []
+    before: set[str] = set()
+    from_start: set[str] = set()
     for generation in noted.generations:
         living = [rule for rule in generation.rules if rule.ended is None or rule.name in again]
-        read.append({name for rule in living for name in rule.rule({}).columns})
-    return set().union(*read), read[0]
+        columns = {name for rule in living for name in rule.rule({}).columns}
+        before |= columns
+        if generation.number == 0:  # a rescale gives other numbers: then nobody knows, and rows are left out
+            from_start = columns
+    return before, from_start
 
 
 @contextmanager
