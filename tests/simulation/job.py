@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import pyarrow as pa
@@ -30,7 +30,8 @@ from weever_stream.state.notes import Notes
 from weever_stream.state.store import StoreOptions
 from weever_stream.stream import revising
 from weever_stream.stream.columns import needed
-from weever_stream.stream.operator import filler
+from weever_stream.stream.lane import Table
+from weever_stream.stream.operator import ASIDE, filler
 from weever_stream.stream.routing import Router
 from weever_stream.stream.saved import setup_of
 from weever_stream.stream.setup import Setup
@@ -123,14 +124,16 @@ class Lane:
         body = Router(setup).nothing().pack()
         self._send(_File(revision, None, tuple((shard, body) for shard in range(shards))))
 
-    def fill(self, rows: pa.Table, setup: Setup, generation: int, revision: int) -> tuple[int, ...]:
+    def fill(self, table: Table, setup: Setup, generation: int, revision: int, judge: Any) -> tuple[int, ...]:
         """As `lane.Lane.fill`: tasks route parts of the table, and their files come one by one."""
-        random, sent = self._chance.random, list[tuple[int, bytes]]()
+        random, sent, rows = self._chance.random, list[tuple[int, bytes]](), cast("pa.Table", table.rows)
+        assert table.rejects is None, "every record of this feed can be read"
         at = 0
         while at < rows.num_rows:
             n = random.randint(1, 2)
             for made in filler(setup, generation)(rows.slice(at, n).combine_chunks().to_batches()):
-                sent += zip(made.column("shard").to_pylist(), made.column("body").to_pylist(), strict=True)
+                routed = zip(made.column("shard").to_pylist(), made.column("body").to_pylist(), strict=True)
+                sent += ((shard, body) for shard, body in routed if shard != ASIDE)
             at += n
         random.shuffle(sent)
         counts, n = Counter(shard for shard, _ in sent), random.choice((1, 1, 64))
@@ -218,8 +221,8 @@ class Job:
         """The parts of a `Job` that matter here."""
         plan = self._plan
         return SimpleNamespace(
-            file=SimpleNamespace(table="rows", key=plan.key, rules=self.rules),
-            source=SimpleNamespace(kind="files"),
+            file=SimpleNamespace(table="rows", key=plan.key, rules=self.rules, columns={}),
+            source=SimpleNamespace(kind="files", rejects=None),
             state=SimpleNamespace(
                 checkpoint="the checkpoint",
                 shards=plan.shards,
@@ -268,7 +271,9 @@ class Job:
         with mock.patch.multiple(revising, **played):
             yield
 
-    def _table_of(self, position: int, key: Sequence[str], names: Sequence[str], *, anywhere: bool) -> pa.Table:
+    def _table_of(
+        self, position: int, key: Sequence[str], names: Sequence[str], *, anywhere: bool, unreadable: Sequence[str]
+    ) -> pa.Table:
         """As `lane.table_of`."""
         schema = pa.schema([self._plan.schema.field(name) for name in names])
         rows = self._feed.filling(position, anywhere=anywhere)
