@@ -100,8 +100,10 @@ def recast(value: Column, found: ColumnType | str, wanted: ColumnType, name: str
     if {found.kind, wanted.kind} <= NUMERIC:
         cast = value.try_cast(spark_type(wanted))
         if wanted.kind == "float":
-            # Doubles compare with everything as doubles. Cast back, two values that became one show.
-            return F.when(cast.try_cast(spark_type(found)) == value, cast)
+            # Compared as doubles they would be equal; cast back, a value that was rounded differs. But for 2^63, which
+            # Spark casts to the largest bigint.
+            same = cast.try_cast(spark_type(found)) == value
+            return F.when(same & (cast < 2.0**63) if found.kind == "integer" else same, cast)
         # Compared in their common type: what was rounded or cut off differs.
         held = F.when(cast == value, cast)
         return _unsigned(held) if wanted.kind == "uint64" else held
