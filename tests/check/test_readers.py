@@ -308,3 +308,15 @@ def test_folder_values_are_read_as_spark_wrote_them(tmp_path: Path) -> None:
     pq.write_table(pa.table({"k": [1]}), folder / "part.parquet")
     report = check(parse_rule("t.state = 'a:b c'", name="r"), tmp_path)
     assert report.results[0].violations == 1
+
+
+def test_hexadecimal_numbers_are_text(tmp_path: Path) -> None:
+    (tmp_path / "ids.csv").write_text("id,code,n\n1,0x1F,7\n2,31,8\n")
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("table: ids\nkey: id\nrules:\n  - {name: code, unique: code}\n")
+    assert [one.violations for one in check(str(rules), str(tmp_path / "ids.csv")).results] == [0]
+    rules.write_text("table: ids\nkey: id\ncolumns: {code: bigint}\nrules:\n  - {name: code, unique: code}\n")
+    with pytest.raises(DataError, match="column code: the value is not a bigint") as caught:
+        check(str(rules), str(tmp_path / "ids.csv"))
+    assert caught.value.place is not None
+    assert caught.value.place.line == 2

@@ -40,6 +40,7 @@ _EXACT = 2**53
 """Whole numbers up to here are exact as doubles."""
 _CELL = re.compile(r"In CSV column #(\d+):(?: Row #(\d+):)?")
 _RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
+_HEXADECIMAL = r"^\s*[+-]?0[xX]"
 _WHOLE = r"^\s*[+-]?\d{1,38}\s*$"
 
 
@@ -110,6 +111,10 @@ def read_delimited(
     exact = {name: TEXT for name in columns if name not in types and beyond_doubles(table[name])}
     if exact:
         table = _with_exact_numbers(table, _read(file, names, list(exact), exact, null_values, threads, encoding))
+    whole = {name: TEXT for name in columns if pa.types.is_integer(table[name].type)}
+    if whole and _holds(file, b"0x", b"0X"):
+        texts = _read(file, names, list(whole), whole, null_values, threads, encoding)
+        table = _without_hexadecimals(file, table, texts, types)
     for name in columns:
         if pa.types.is_binary(table[name].type):
             raise _not_utf8(file, _first_broken_line(table[name]), name)
@@ -200,6 +205,36 @@ def _with_exact_numbers(table: pa.Table, texts: pa.Table) -> pa.Table:
             exact = pc.utf8_ltrim(pc.utf8_trim_whitespace(texts[name]), "+").cast(pa.decimal128(38, 0))
             table = table.set_column(table.column_names.index(name), name, exact)
     return table
+
+
+def _without_hexadecimals(
+    file: DataFile, table: pa.Table, texts: pa.Table, types: Mapping[str, ColumnType]
+) -> pa.Table:
+    """Arrow reads 0x1F as 31, a stream does not: a column of such values is text, and none of a declared number."""
+    for name in texts.column_names:
+        found = pc.match_substring_regex(texts[name], _HEXADECIMAL)
+        if not pc.any(found).as_py():
+            continue
+        if name in types:
+            line = None if _has_quotes(file) else pc.index(found, True).as_py() + 2
+            raise DataError(
+                f"column {name}: the value is not a {types[name]}",
+                place=Place(file=str(file), line=line),
+                hint="write whole numbers in decimal, or declare the column as string under `columns:`",
+            )
+        table = table.set_column(table.column_names.index(name), name, texts[name])
+    return table
+
+
+def _holds(file: DataFile, *wanted: bytes) -> bool:
+    """Whether a file holds one of some pairs of bytes."""
+    last = b""
+    with file.location.open_stream() as stream:
+        while piece := stream.read(_PIECE):
+            if any(one in last + piece for one in wanted):
+                return True
+            last = piece[-1:]
+    return False
 
 
 def _delimiter(file: DataFile) -> str:
