@@ -46,6 +46,8 @@ def patterns() -> dict[str, tuple[re.Pattern[str], bool]]:
         source = inspect.getsource(loaded)
         for name, value in vars(loaded).items():
             if isinstance(value, re.Pattern):
+                if isinstance(value.pattern, bytes):
+                    value = re.compile(value.pattern.decode("latin-1"), re.ASCII)
                 anywhere = re.search(rf"\b{name}\.(?:search|sub|split|findall|finditer)\b", source) is not None
                 found[f"{module.name}.{name}"] = value, anywhere
     known = ((f"{told.__module__} {number}", re.compile(text, re.DOTALL)) for number, text in enumerate(_KNOWN))
