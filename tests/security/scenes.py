@@ -168,6 +168,23 @@ def _with_failing_worker(command: Callable[[], int]) -> int:
             module.open_sinks = opened
 
 
+def _with_brokers_that_die(command: Callable[[], int]) -> int:
+    """Brokers that answer at the start and not when a batch is sent: only then does Spark get the sink's options."""
+    from weever_stream.sinks import kafka
+
+    require, calls = kafka.require_brokers, iter([True])
+
+    def answered(*given: Any) -> None:
+        if not next(calls, False):
+            require(*given)
+
+    kafka.require_brokers = answered
+    try:
+        return command()
+    finally:
+        kafka.require_brokers = require
+
+
 SCENES: dict[str, int | str] = {
     "validate": 0,
     "explain": 0,
@@ -199,7 +216,7 @@ def _scenes(folder: Path) -> Iterator[tuple[str, Callable[[], int]]]:
     _add(folder, _row(4, 2), _row(5, 2), f"{ROW} again")
     yield "failing worker", lambda: _with_failing_worker(weever("run", "job.yaml", "--once"))
     os.environ["WEEVER_DEBUG"] = "1"
-    yield "failing sink, debugged", weever("run", "sink.yaml", "--once")
+    yield "failing sink, debugged", lambda: _with_brokers_that_die(weever("run", "sink.yaml", "--once"))
     del os.environ["WEEVER_DEBUG"]
     yield "failing dead letters", weever("run", "letters.yaml", "--once")
     yield "unreachable source", weever("run", "source.yaml", "--once")

@@ -29,7 +29,7 @@ PLAINLY_TEXT = frozenset({"boolean", "integer", "uint64", "decimal", "date", "ti
 """The types whose values have one plain text: a double has many, and an instant one for each zone."""
 _BLANKS = "".join(map(chr, [*range(0x21), 0x7F]))
 """What Spark trims from whole numbers and booleans."""
-_TRUE, _FALSE = pa.array(["true", "t", "yes", "y", "1"]), pa.array(["false", "f", "no", "n", "0"])
+_TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 
 
 def read_texts(texts: pa.Array, wanted: ColumnType) -> pa.Array:
@@ -83,7 +83,8 @@ def _read_float(texts: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _read_boolean(texts: pa.Array, target: pa.DataType) -> pa.Array:
     plain = pc.utf8_lower(pc.utf8_trim(texts, _BLANKS))
-    values = pc.if_else(pc.is_in(plain, _TRUE), True, pc.if_else(pc.is_in(plain, _FALSE), False, None))
+    yes, no = (pc.is_in(plain, pa.array(words, pa.string())) for words in (_TRUE, _FALSE))
+    values = pc.if_else(yes, True, pc.if_else(no, False, None))
     if values.null_count > texts.null_count:
         raise pa.ArrowInvalid("not a boolean")
     return values
