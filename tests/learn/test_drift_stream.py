@@ -19,6 +19,7 @@ from tests.stream.test_files_stream import Folder
 from weever_stream.cli import run
 from weever_stream.observe.metrics import Metrics
 from weever_stream.observe.watch import Watch
+from weever_stream.rules import read_rules_text
 from weever_stream.state.notes import Notes
 from weever_stream.stream.places import notes_of
 from weever_stream.stream.progress import PROGRESS, trends_of
@@ -63,7 +64,7 @@ def test_a_feed_that_turns_bad_is_told_once_over_restarts(
     text = job_text({"kind": "files", "path": str(tmp_path / "feed")}, tmp_path, RULES)
     (tmp_path / "job.yaml").write_text(text)
     stream = Stream(spark, text)
-    metrics = Metrics("rows", stream.rules)
+    metrics = Metrics("nightly", "rows", read_rules_text(text).rules)
     watch = Watch(metrics)
     caplog.set_level(logging.INFO, "weever_stream.job")
 
@@ -103,10 +104,10 @@ def test_a_feed_that_turns_bad_is_told_once_over_restarts(
     assert "other" not in str(events), "no value of a row is logged"
 
     capsys.readouterr()
-    assert run(["rules", "drift", str(tmp_path / "job.yaml")]) == 2
+    assert run(["rules", "drift", str(tmp_path / "job.yaml")]) == 6
     shown = capsys.readouterr().out
     assert "1 of 3 rules drift" in shown
-    assert run(["rules", "drift", str(tmp_path / "job.yaml"), "--format", "json"]) == 2
+    assert run(["rules", "drift", str(tmp_path / "job.yaml"), "--format", "json"]) == 6
     told = json.loads(capsys.readouterr().out)
     assert [(one["name"], bool(one["drifting"])) for one in told["rules"]] == [
         ("zip_determines_city", True),
