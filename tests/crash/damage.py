@@ -1,4 +1,4 @@
-"""What disks, copies and people do to the files of a checkpoint: torn, cut off, empty, one bit changed, gone.
+"""What disks, copies and people do to the files of a checkpoint: torn, cut off, empty, some bytes changed, gone.
 
 Each kind names the files that it may befall and what becomes of one of them. Hadoop keeps a checksum beside each file
 on a local disk (`.7.crc`): `bare` kinds lose that too, as a copy without hidden files does.
@@ -80,6 +80,14 @@ def flipped(path: Path) -> None:
     path.write_bytes(content)
 
 
+def garbled(path: Path) -> None:
+    """Sixteen bytes, in the middle: in a compressed file one bit may change nothing, as where zeros are copied from."""
+    content = bytearray(path.read_bytes())
+    middle = slice(len(content) // 2, len(content) // 2 + 16)
+    content[middle] = bytes(byte ^ 0xFF for byte in content[middle])
+    path.write_bytes(content)
+
+
 def ahead(path: Path) -> None:
     """The offset is another one, and all is still well formed."""
     lines = path.read_text().split("\n")  # a version, settings, and then a line for each source
@@ -104,12 +112,12 @@ KINDS = {
     "commits empty": Damage(_newest("commits"), emptied),
     "commits gone": Damage(_newest("commits"), gone),
     "state torn": Damage(_state(".changelog"), torn, bare=True),
-    "state flipped": Damage(_state(".changelog"), flipped, bare=True),
+    "state garbled": Damage(_state(".changelog"), garbled, bare=True),
     "state empty": Damage(_state(".changelog"), emptied, bare=True),
     "state gone": Damage(_state(".changelog"), gone),
     "unfinished state torn": Damage(_state(".changelog", needed=False), torn, bare=True),
     "snapshot torn": Damage(_state(".zip"), torn, bare=True),
-    "snapshot flipped": Damage(_state(".zip"), flipped, bare=True),
+    "snapshot garbled": Damage(_state(".zip"), garbled, bare=True),
     "run file torn": Damage(_run_file, torn),
     "run file flipped": Damage(_run_file, flipped),
     "run file gone": Damage(_run_file, gone),

@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.crash.world import World
 from tests.crash.wrong import Wrong
+from weever_stream.job.job import read_job
 
 __all__ = ["Pager"]
 
@@ -77,13 +78,15 @@ class Pager:
     def check(self, world: World, kills: int) -> None:
         """Raises `Wrong` where what is open here is not what is violated at the end of the feed."""
         counts = Counter(rule for rule, _, _ in world.truth(world.last))
-        wanted = {f"weever/rows/{rule}" for rule in counts}
+        job = read_job(world.job, {}).name
+        keys = {rule: f"weever/{job}/rows/{rule}" for rule in counts}
+        wanted = set(keys.values())
         if self.open != wanted:
             kind = "lost" if wanted - self.open else "wrong"
             raise Wrong(kind, f"alerts that are open: {sorted(self.open)}, should be: {sorted(wanted)}")
         newest = {notice["dedup_key"]: notice["open"] for notice in self.told}
         for rule, n in counts.items():
-            if newest[f"weever/rows/{rule}"] != n:
-                raise Wrong("wrong", f"the alert of {rule} says {newest[f'weever/rows/{rule}']}, there are {n}")
+            if newest[keys[rule]] != n:
+                raise Wrong("wrong", f"the alert of {rule} says {newest[keys[rule]]}, there are {n}")
         if self.repeated > kills:
             raise Wrong("duplicated", f"{self.repeated} notices came twice after {kills} kills")

@@ -57,7 +57,7 @@ def killed(world: World, way: str, batches: int, moment: float) -> int:
         if life.process.poll() is not None:
             raise Broken("the driver should be alive", life)
         life.kill(way)
-        if way == "jvm" and batches and (life.ended(120) != 3 or "Spark's JVM has ended" not in life.errors):
+        if way == "jvm" and batches and (life.ended(120) != 3 or "Spark's JVM was killed (SIGKILL)" not in life.errors):
             raise Broken("a driver that lost its JVM ends with 3 and a message", life)
     except BaseException:
         life.__exit__(None, None, None)
@@ -151,7 +151,7 @@ def two_drivers(world: World) -> int:
         if not first.batches(2):
             raise Broken("the first driver should go on", first)
         first.kill("jvm")
-        if first.ended(120) != 3 or "Spark's JVM has ended" not in first.errors:
+        if first.ended(120) != 3 or "Spark's JVM was killed (SIGKILL)" not in first.errors:
             raise Broken("a driver that lost its JVM ends with 3 and a message", first)
     world.check()
     return 1

@@ -93,7 +93,7 @@ REFUSED = {
     "commits torn": (rf"commits/\d+ {_TORN}", "delete it"),
     "commits empty": (rf"commits/\d+ {_TORN}", "delete it"),
     "state torn": ("state", _RESTORE),
-    "state flipped": ("state", _RESTORE),
+    "state garbled": ("state", _RESTORE),
     "state empty": ("state", _RESTORE),
     "state gone": ("state", _RESTORE),
     "run file torn": (rf"the run file \d+/\S+\.run in \S+ {_TORN}", _RESTORE),
@@ -124,7 +124,7 @@ def run(spark: SparkSession, world: World) -> WeeverError | None:
 
 ELSEWHERE = {
     "offsets empty", "offsets flipped", "commits empty", "state empty", "state gone", "run file flipped",
-    "metadata empty", "unfinished state torn", "snapshot torn", "snapshot flipped",
+    "metadata empty", "unfinished state torn", "snapshot torn", "snapshot garbled",
 }  # fmt: skip
 """Kinds that differ little from another one here: a round of the soak does them."""
 

@@ -272,8 +272,36 @@ def test_lines_that_cannot_be_read_become_dead_letters_and_the_job_goes_on(spark
     assert reasons[BAD[2]] == "key column id is null or missing"
     assert reasons[BAD[3]].startswith("_change_type is none of")
     for letter in letters:
-        assert json.loads(letter["origin"])["file"].endswith("/feed/00000.json")
+        origin = json.loads(letter["origin"])
+        assert origin["file"].endswith("/feed/00000.json")
+        assert lines[origin["line"] - 1] == letter["record"]
         assert letter["source_position"] == stream.reports[0].position
+
+
+def test_dead_letters_of_csv_name_the_line_on_which_a_record_begins(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "feed").mkdir()
+    head = "id,a,b,n,f,c,_change_type,_commit_version\r\n"
+    good = '"{0}",1,1,{0},1.0,"two\r\nlines",insert,1\r\n'
+    bad = {
+        '"5 x",1,1,1,1.0,"  spaces, a ""quote"" ",insert,1\r\n': "column id",
+        '"",1,1,1,1.0,c,insert,1\r\n': "column id",
+        ",1,1,1,1.0,c,insert,1\r\n": "key column id is null",
+        "6,1,1\r\n": "the line has more or fewer cells",
+    }
+    text, begins = head, {}
+    for number, (line, reason) in enumerate(bad.items()):
+        text += good.format(number)
+        begins[text.count("\n") + 1] = reason
+        text += line
+    (tmp_path / "feed" / "in 100%20.csv").write_text(text, newline="")
+    source = {"kind": "files", "path": str(tmp_path / "feed"), "format": "csv", "rejects": {"max_share": 0.9}}
+    stream = Stream(spark, job_text(source, tmp_path / "job", rules={"dependency": RULES["dependency"]}))
+    stream.run()
+    letters = letters_in(tmp_path / "job" / "checkpoint" / "weever" / "rejects")
+    found = {json.loads(letter["origin"]).get("line"): letter for letter in letters}
+    assert found.keys() == begins.keys(), letters
+    assert all(found[line]["reason"].startswith(reason) for line, reason in begins.items()), letters
+    assert found[4]["record"].split(",", 5)[5] == '"  spaces, a ""quote"" ",insert,1'
 
 
 def test_too_many_lines_that_cannot_be_read_stop_the_job_and_are_kept(spark: SparkSession, tmp_path: Path):

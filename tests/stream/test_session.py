@@ -49,6 +49,13 @@ def test_a_running_session_is_used_again(spark: SparkSession) -> None:
     assert (spark.sparkContext.master, spark.sparkContext.appName) == ("local[2,4]", "weever tests")
 
 
+def test_the_copy_of_a_query_is_not_taken_for_the_session(spark: SparkSession) -> None:
+    """Python takes the session that made the last frame for the active one, and a sink's is a copy with other settings."""
+    copied = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+    copied.createDataFrame([(1,)], "a int")
+    assert session(["files"]) is spark
+
+
 def test_state_is_kept_in_rocksdb_by_its_changes(spark: SparkSession) -> None:
     store = "spark.sql.streaming.stateStore"
     assert spark.conf.get(f"{store}.providerClass").endswith(".RocksDBStateStoreProvider")

@@ -48,6 +48,10 @@ class Feed(Protocol):
         """
         ...
 
+    def locate(self, rejects: DataFrame) -> DataFrame:
+        """Rejects of a batch (reason, origin, record) with what a second look at the source adds to the origin."""
+        ...
+
 
 def open_feed(
     spark: SparkSession,

@@ -154,6 +154,10 @@ class DeltaFeed:
             rows = feed.table(self._source.table) if self._source.table else feed.load(self._source.path)
         return read_commits(rows, names, self._key, self._found, self._declared)
 
+    def locate(self, rejects: DataFrame) -> DataFrame:
+        """As they are: the version of a commit is all that there is."""
+        return rejects
+
     def recognize(self, noted: Mapping[str, Any] | None, position: Mapping[str, Any] | None) -> dict[str, Any]:
         """Refuses another table, and one whose log no longer has the commits after the position."""
         self._position = position

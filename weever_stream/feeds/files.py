@@ -1,9 +1,10 @@
 """A folder to which files of changes are added: JSON lines, CSV with a header, or Parquet.
 
 Every row carries `_change_type` and `_commit_version`, as in Delta's change feed, or `upsert` for a put without the
-old row; a delete may hold only its key. A line that cannot be read is rejected with its file as the origin. A file that
-cannot be read (a broken Parquet footer, a CSV header unlike the others) stops the stream with the file's name: it is
-never skipped. A file is read once, by its name: change a folder by adding files under new names.
+old row; a delete may hold only its key. A record that cannot be read is rejected with its file as the origin, and the
+row or line in it (see `lines`). A file that cannot be read (a broken Parquet footer, a CSV header unlike the others)
+stops the stream with the file's name: it is never skipped. A file is read once, by its name: change a folder by adding
+files under new names.
 
 Types: Parquet has its own, from the files already there, else from `columns:`; JSON and CSV take theirs from
 `columns:`. CSV columns go by the header of the first file, or in the order of `columns:` with the two extra columns
@@ -30,6 +31,7 @@ from weever_stream.feeds.changes import WORDS as _CHANGES
 from weever_stream.feeds.conversion import from_text, whole
 from weever_stream.feeds.delta import read_commits
 from weever_stream.feeds.documents import NOT_ONE_DOCUMENT, OBJECT, Document, parsed
+from weever_stream.feeds.lines import add_lines
 from weever_stream.feeds.readings import Fault, Reading, Trace, change_frame, changes_by_name, check_names, column
 from weever_stream.feeds.types import schema_of_spark, spark_type
 from weever_stream.job.options import revealed
@@ -63,6 +65,8 @@ _RFC_4180 = {
     # Else such a cell is passed on as raw text, quotes and all: Spark's own writer makes them, by \" for a quote.
     "unescapedQuoteHandling": "RAISE_ERROR",
 }
+_AS_WRITTEN = {"escape": '"', "ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
+"""How a rejected row is written again; by default Spark would lose its spaces."""
 _LIMITS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
 _SAMPLE = 100
 """Lines of JSON that must show a version somewhere."""
@@ -125,6 +129,12 @@ class FilesFeed:
         if not re.search(r"[*?{}\[\]]", self._source.path):
             reader = reader.option("basePath", self._source.path)
         return self._read(reader, list(position["paths"]), names)
+
+    def locate(self, rejects: DataFrame) -> DataFrame:
+        """With the line on which a record begins; Parquet has the row."""
+        if self._source.format == "parquet":
+            return rejects
+        return add_lines(rejects, self._source.format, self._options)
 
     def _read(self, reader: Any, paths: str | list[str], names: Sequence[str]) -> DataFrame:
         """The change frame of a reader, streaming or not."""
@@ -242,7 +252,7 @@ def read_cells(
         Reading(name, from_text(cells[name], columns[name]), columns[name], column(name).isNotNull()) for name in wanted
     ]
     kind, version = F.col(_TYPE), F.col(_VERSION)
-    again = F.to_csv(F.col(_CELLS), {"sep": sep, "escape": '"'})
+    again = F.to_csv(F.col(_CELLS), {"sep": sep, **_AS_WRITTEN})
     return change_frame(
         rows.withColumn(_CELLS, F.struct(*(cell.alias(f"c{at}") for at, cell in enumerate(cells.values())))),
         readings,

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["Batches", "too_many"]
 
 _REJECTED = "reason string, origin string, record string"
+_LOCATED = 10_000
+"""With more rejects in a batch nobody looks for them one by one."""
 _Changed: TypeAlias = "Counter[tuple[str, str]]"
 """How many violations of a rule were added, and removed."""
 
@@ -59,6 +61,8 @@ class Batches:
     """Raises where the checkpoint has come to belong to another: before anything is written."""
     dead_letters: Sink
     rejects: Rejects
+    locate: Callable[[DataFrame], DataFrame]
+    """Adds to the origin of rejects (see `Feed.locate`)."""
     ledger: Ledger
     drift: Drift
     observe: Callable[[BatchReport], None]
@@ -88,7 +92,7 @@ class Batches:
                 position=when.position,
                 detected_at=when.at,
                 deltas=_stamped(deltas, when, number).select(*DELTA_COLUMNS),
-                rejects=_stamped(_rejects(output), when, number).select(*REJECT_COLUMNS),
+                rejects=_stamped(self._rejects(output, counts), when, number).select(*REJECT_COLUMNS),
                 added=added,
                 removed=removed,
                 rejected=counts.get("rejected", 0),
@@ -196,6 +200,10 @@ class Batches:
                 }
         return {}
 
+    def _rejects(self, output: DataFrame, counts: dict[str, int]) -> DataFrame:
+        rejects = output.where(F.col("kind") == REJECTS).select("body").mapInArrow(unpack_rejects, _REJECTED)
+        return self.locate(rejects) if 0 < counts.get("rejected", 0) <= _LOCATED else rejects
+
     def _refuse_too_many(self, counts: dict[str, int]) -> None:
         """Stops the job when too large a share cannot be read: a feed of another kind, most likely."""
         # What a backfill could not read was judged when it was filled.
@@ -243,10 +251,6 @@ def _operations(counts: dict[str, int]) -> dict[str, int]:
     """The changes by what they do, from what was counted where they were routed."""
     puts, clears = counts.get("puts", 0), counts.get("clears", 0)
     return {"put": puts, "drop": counts.get("changes", 0) - puts - clears, "clear": clears}
-
-
-def _rejects(output: DataFrame) -> DataFrame:
-    return output.where(F.col("kind") == REJECTS).select("body").mapInArrow(unpack_rejects, _REJECTED)
 
 
 def _stamped(rows: DataFrame, when: Planned, batch: int) -> DataFrame:

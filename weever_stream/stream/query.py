@@ -122,6 +122,7 @@ class Context:
                 self.spark, job.source.rejects, f"{folder(self.checkpoint)}/rejects", take_over=self.take_over
             ),
             rejects=job.source.rejects,
+            locate=self.feed.locate,
             ledger=Ledger(
                 self.notes,
                 [None if rule.ended else rule.name for rule in noted.rules],

@@ -122,10 +122,10 @@ def _running() -> SparkSession | None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
-    if active is None and SparkContext._active_spark_context is not None:
-        return SparkSession.builder.getOrCreate()
-    return active
+    if SparkContext._active_spark_context is None:
+        return None
+    # Not the active session: where a sink made a frame, that is the copy that Spark made of the session for its query.
+    return SparkSession.builder.getOrCreate()
 
 
 def _started(
