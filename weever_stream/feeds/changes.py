@@ -6,7 +6,7 @@ A change frame is a streaming DataFrame with the table's columns that rules and 
     _weever_sequence  bigint, not null, 0 … 2^62-1: the later change of a key has the larger one; at the same sequence a
                       drop comes before a put
     _weever_reason    string: why a record was rejected; null for all that can be read
-    _weever_origin    string: where a rejected record came from, JSON: topic, partition, offset; or file and row; or version
+    _weever_origin    string: JSON, where a rejected record came from: topic, partition, offset; file, row; or version
     _weever_record    string: the rejected record as far as it is text
 
 A record that cannot be read never fails the query and is never lost: it is a row with `REJECT`, a reason and an origin.

@@ -74,7 +74,7 @@ def find_csv_lines(content: bytes, records: Sequence[str], options: Mapping[str,
 
 
 def _rows(text: str, **dialect: Any) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The cells of every record and the line on which it begins. As for Spark, quoted and unquoted empty cells differ."""
+    """The cells of every record and the line on which it begins. An empty cell in quotes differs from one without."""
     sep = re.escape(dialect["delimiter"])
     lines = text.replace("\r\n", "\n")
     marked = re.sub(rf'(?:^|(?<={sep}))""(?=$|{sep})', _QUOTED_EMPTY, lines, flags=re.MULTILINE)

@@ -68,7 +68,9 @@ _MEANING = {
     "other_key": _Column("string", "Key of the other row of the violation; null for a rule on one row"),
     "since": _Column("timestamp", "When the batch that added the violation was planned"),
     "reason": _Column("string", "Why a record was rejected; why a violation is over although no row has changed"),
-    "origin": _Column("string", "JSON: where the record came from: topic, partition, offset; file and line or row; or version"),
+    "origin": _Column(
+        "string", "JSON: where the record came from: topic, partition, offset; file and line or row; or version"
+    ),
     "record": _Column("string", "The record as far as it is text"),
     "event": _Column(
         "string", "added, dropped: the rule holds from this batch on, or no more; error: how many violate it"
