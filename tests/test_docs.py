@@ -33,6 +33,19 @@ def test_the_page_of_approximate_rules_runs() -> None:
     exec(compile(code, "docs/approximate-rules.md", "exec"), {})
 
 
+PROGRAMS = [
+    (page.name, code)
+    for page in PAGES
+    for code in re.findall(r"python - <<'EOF'\n(.*?)EOF", page.read_text("utf-8"), re.S)
+]
+
+
+@pytest.mark.parametrize(("page", "code"), PROGRAMS, ids=[page for page, _ in PROGRAMS])
+def test_programs_that_made_the_numbers_of_a_page_run(page: str, code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(code, f"docs/{page}", "exec"), {})
+    assert re.search(r"\d", capsys.readouterr().out)
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "quickstart.md"], ids=lambda page: page.name)
 def test_rule_files_on_the_first_pages_are_valid(page: Path) -> None:
     files = blocks(page, "yaml")
