@@ -36,6 +36,7 @@ WRONG_RULES = [
     "t.a = timestamp_ntz '2024-01-01 10:00:00Z'",
     "t.a = time '25:00'",
     "t.a = double 'x'",
+    "t.a = double '-1e400'",
     "1 = 1",
     "1 = 2",
     "t.a = t.a",

@@ -102,7 +102,10 @@ def _read_double(text: str) -> float | None:
     if (special := _FLOATS.get(text.lower())) is not None:
         return special
     _refuse_long(text)
-    return float(text) if _DOUBLE.fullmatch(text) else None
+    value = float(text) if _DOUBLE.fullmatch(text) else None
+    if value is not None and math.isinf(value):
+        raise RuleError("the number is too large for a double", hint="write double 'Infinity'")
+    return value
 
 
 def _read_date(text: str) -> date | None:
