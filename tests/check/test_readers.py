@@ -19,6 +19,7 @@ from weever_stream.check.readers import Wanted, read_schema, read_table
 from weever_stream.check.sources import find_files
 from weever_stream.errors import DataError
 from weever_stream.rules import ColumnType, fd, parse_rule, unique
+from weever_stream.rules.types import type_of_name
 
 TABLE = pa.table({"zip": ["01", "01", "02", None], "city": ["a", "b", "c", ""], "n": [1, 2, 3, 2**63 - 1]})
 RULE = fd("zip", "city", name="zip_determines_city")
@@ -320,3 +321,161 @@ def test_hexadecimal_numbers_are_text(tmp_path: Path) -> None:
         check(str(rules), str(tmp_path / "ids.csv"))
     assert caught.value.place is not None
     assert caught.value.place.line == 2
+
+
+def declared(path: Path, encoding: str = "utf-8", **types: str) -> pa.Table:
+    kinds = {name: type_of_name(kind) for name, kind in types.items()}
+    return read_table(find_files([path]), Wanted(frozenset(types), kinds, encoding=encoding))
+
+
+def misfit(path: Path, **types: str) -> tuple[str, int | None]:
+    with pytest.raises(DataError) as caught:
+        declared(path, **types)
+    return caught.value.message, caught.value.place.line if caught.value.place else None
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp500", "iso2022_jp"])
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ('id,a\n1,"Joe\n2,Moe\n', 2),
+        ('id,a\n1,"Joe \\""\n2,"Moe"\n', 2),
+        ('id,a\n0,"x\ny"\n1,"Joe \\""\n2,Moe\n', 4),
+        ('id,a\n1,"Joe"\n2,"Moe" x\n', 3),
+        ('id,a\n1,"say "hi" twice"\n', 2),
+        ('id,a\n1,"', 2),
+    ],
+)
+def test_a_quote_that_swallows_rows_is_an_error(tmp_path: Path, encoding: str, content: str, line: int) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(content.encode(encoding))
+    with pytest.raises(
+        DataError, match="a quote inside a quoted value is not doubled, or a quote is not closed"
+    ) as caught:
+        check(parse_rule("t.a = 'Moe'", name="r"), path, encoding=encoding)
+    assert caught.value.place is not None
+    assert caught.value.place.line == line
+
+
+@pytest.mark.parametrize("piece", [3, 4, 5, 1 << 24])
+def test_usual_quotes_are_read_without_a_second_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    from weever_stream.check import delimited
+
+    monkeypatch.setattr(delimited, "_PIECE", piece)
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b'\xef\xbb\xbf"id","a"\r\n1,"x ""y"", z"\r\n2,""\r\n3,""""\r\n4,"a\nb"')
+    (file,) = find_files([path])
+    assert not delimited._has_odd_quotes(file, "utf-8")
+    assert read(path, "a")["a"].to_pylist() == ['x "y", z', "", '"', "a\nb"]
+    path.write_bytes(b'id,a\n1,5" pipe\n2,6" pipe\n')
+    assert read(path, "a")["a"].to_pylist() == ['5" pipe', '6" pipe']
+    for odd in (b'id,a\n1,"x"y"\n', b'id,a\n1,"x', b'id,a\n1,"x"y,"z"\n'):
+        path.write_bytes(odd)
+        assert delimited._has_odd_quotes(file, "utf-8")
+
+
+def test_hexadecimal_numbers_are_text_in_every_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    for encoding in ("utf-16", "utf-16-le", "utf-32", "cp500"):
+        path.write_bytes("id,code\n1,0x1F\n2,31\n".encode(encoding))
+        assert check(unique(["code"]), path, encoding=encoding).results[0].violations == 0
+
+
+def test_numbers_beyond_all_doubles_are_text(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("k,v,w\n1e400,1.5,inf\n1e500,-1e400,-Infinity\n,,\n")
+    assert read(path, "k", "v", "w").to_pydict() == {
+        "k": ["1e400", "1e500", None],
+        "v": ["1.5", "-1e400", None],
+        "w": [float("inf"), -float("inf"), None],
+    }
+    assert check(unique(["k"]), path).results[0].violations == 0
+    assert misfit(path, k="double") == ("column k: the value is not a double", 2)
+    assert misfit(path, v="double") == ("column v: the value is not a double", 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("int", "+5", 5),
+        ("int", "5.0", 5),
+        ("uint64", ".0", 0),
+        ("decimal(4,2)", "-.0", Decimal(0)),
+        ("decimal(4,2)", "1.2300", Decimal("1.23")),
+        ("boolean", "t", True),
+        ("date", "2024-1-5", date(2024, 1, 5)),
+        ("timestamp_ntz", "2024-1-5", datetime(2024, 1, 5)),
+    ],
+)
+def test_declared_texts_are_read_as_in_a_stream(tmp_path: Path, kind: str, text: str, value: object) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(f'id,k\n1,{text}\n2,"{text}"\n3,\n')
+    assert declared(path, k=kind)["k"].to_pylist() == [value, value, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("double", " 1.5"),
+        ("timestamp_ntz", "2024-01-05 10:00"),
+        ("int", "0x1F"),
+        ("int", '""'),
+        ("decimal(4,2)", "1.239"),
+    ],
+)
+def test_a_misfit_is_told_with_the_line_on_which_its_row_begins(tmp_path: Path, kind: str, text: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(f'id,k\n\n"a\nb",\n1,{text}\n')
+    assert misfit(path, k=kind) == (f"column k: the value is not a {type_of_name(kind)}", 5)
+    path.write_text(f"k\n\n\n{text}\n")
+    assert misfit(path, k=kind)[1] == 4
+
+
+def test_declared_columns_of_json_are_read_from_their_texts(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"x":"2024-01-01"}\n{"x":null}\n{"y":1}\n')
+    assert declared(path, x="date")["x"].to_pylist() == [date(2024, 1, 1), None, None]
+    path.write_text('{"x":"2024-01-01T00:00:00Z"}\n{"x":"2024-01-01T00:00:00+02:00"}\n')
+    moments = declared(path, x="timestamp")["x"]
+    assert moments.cast(pa.timestamp("us")).to_pylist() == [datetime(2024, 1, 1), datetime(2023, 12, 31, 22)]
+    assert declared(path, x="string")["x"].to_pylist() == ["2024-01-01T00:00:00Z", "2024-01-01T00:00:00+02:00"]
+    path.write_text('{"x":"2024-01-01T00:00:00"}\n')
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("table: t\ncolumns: {x: string}\nrules:\n  - {name: r, deny: \"t.x = '2024-01-01T00:00:00'\"}\n")
+    assert check(str(rules), path).results[0].violations == 1
+
+
+def test_declared_decimals_of_json_are_exact(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"x":0.1}\n{"x":0.10000000000000000001}\n{"x":"7"}\n{"x":1e-3}\n{"x":null}\n')
+    exact = [Decimal("0.1"), Decimal("0.10000000000000000001"), Decimal(7), Decimal("0.001"), None]
+    assert declared(path, x="decimal(38,20)")["x"].to_pylist() == exact
+    path.write_text('{"x":0.1}\n{"x":0.10000000000000000001}\n{"x":7}\n')
+    assert misfit(path, x="decimal(38,2)")[0].endswith("column x: the value in row 2 is not a decimal(38,2)")
+    path.write_text('{"x":0.100000}\n{"x":0.0}\n')
+    assert declared(path, x="decimal(4,2)")["x"].to_pylist() == [Decimal("0.10"), Decimal(0)]
+    path.write_text('{"x":1}\n{"x":100.5}\n')
+    assert misfit(path, x="decimal(4,2)")[0].endswith("column x: the value in row 2 is not a decimal(4,2)")
+
+
+def test_declared_columns_of_json_may_be_of_another_type_or_absent(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"x":5,"y":true}\n{"x":7,"y":false}\n')
+    assert declared(path, x="string", y="string", z="string").to_pydict() == {"x": ["5", "7"], "y": ["true", "false"]}
+    assert "cannot become a date without loss" in misfit(path, x="date")[0]
+    path.write_text('{"x":"5"}\n{"x":7}\n')
+    assert misfit(path, x="string") == ("column x is a string in earlier rows and a number here", 2)
+
+
+def test_timestamps_of_json_keep_their_zone(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    for texts, kind in (
+        (["2024-01-01T00:00:00+02:00", "2023-12-31 22:00:00"], pa.string()),
+        (["2024-01-01T00:00:00+02:00", "2023-12-31 22:00:00Z"], pa.timestamp("us", "UTC")),
+        (["2024-01-01T00:00:00", "2024-01-02"], pa.timestamp("s")),
+        (["2024-01-01T00+02", "2024-01-02"], pa.string()),
+    ):
+        path.write_text("".join(f'{{"x":"{text}"}}\n' for text in texts) + '{"x":null}\n')
+        assert read(path, "x").schema.field("x").type == kind

@@ -6,6 +6,7 @@ from datetime import date, datetime, time, timezone
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -48,6 +49,7 @@ NOT_A_VALUE = [
     (pa.int64(), [-1], "uint64"),
     (pa.int64(), [10**8], "decimal(10,2)"),
     (pa.float64(), [1.5], "int"),
+    (pa.float16(), [np.float16(1.5)], "int"),
     (pa.float64(), [float("nan")], "int"),
     (pa.float64(), [1.239], "decimal(10,2)"),
     (pa.float64(), [float("inf")], "decimal(10,2)"),
@@ -105,6 +107,11 @@ FITTING = [
     (pa.string(), "18446744073709551615", "uint64", 2**64 - 1),
     (pa.string(), "+1.23" + "0" * 60, "decimal(10,2)", Decimal("1.23")),
     (pa.string(), "12.3e-1", "decimal(10,2)", Decimal("1.23")),
+    (pa.string(), ".0", "decimal(10,2)", Decimal(0)),
+    (pa.string(), "-.0", "uint64", 0),
+    (pa.string(), "-.50", "decimal(10,2)", Decimal("-0.5")),
+    (pa.float16(), np.float16(1.25), "decimal(4,2)", Decimal("1.25")),
+    (pa.float16(), np.float16(7), "int", 7),
     (pa.string(), "1e300", "double", 1e300),
     (pa.string(), "-Infinity", "double", -float("inf")),
     (pa.string(), " Yes", "boolean", True),
@@ -191,6 +198,17 @@ def test_a_schema_bends_no_arrow_value_either(stored: pa.DataType, given: pa.Arr
     detector = Detector(["t.x = s.x"], schema=pa.schema([("x", stored)]))
     with pytest.raises(DataError, match="column x"):
         detector.insert(pa.table({"x": given}))
+
+
+def test_half_floats_are_numbers_like_others() -> None:
+    halves = pa.table({"x": pa.array([np.float16(1.5), np.float16(1.5), None], pa.float16())})
+    for stored in (pa.float64(), pa.float32(), pa.decimal128(4, 2)):
+        detector = Detector(["t.x = s.x"], schema=pa.schema([("x", stored)]))
+        detector.insert(halves)
+        assert detector.count("rule_1") == 1
+    for declared in ("double", "decimal(4,2)"):
+        file = read_rules_text(f'table: x\ncolumns: {{x: "{declared}"}}\nrules:\n  - {{name: r, deny: t.x = s.x}}')
+        assert check(file, halves).results[0].violations == 1
 
 
 def test_whole_numbers_that_fit_a_decimal_of_the_schema_are_taken() -> None:

@@ -3,7 +3,8 @@
 An empty unquoted field is null, a quoted one is the empty string. A column's type is what fits all of its values, not
 those of a first block: number, date, timestamp, boolean, else text. Text is UTF-8 unless another encoding is named.
 Whole numbers beyond 64 bits stay exact (as decimals of up to 38 digits), because as doubles two different ids could
-become equal. Cost: one parallel pass; a second one only to find the line of an error or to read a wide column anew.
+become equal. Columns of a declared type are read as text first, and then as a stream reads them (`index.spelling`).
+Cost: one parallel pass; a second one only to find the line of an error or to read a wide column anew.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import csv
 import io
 import mmap
 import re
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,11 +24,13 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from weever_stream.errors import DataError, Place
+from weever_stream.index.casting import first_misfit
+from weever_stream.index.spelling import NOT_FINITE, read_texts
 from weever_stream.rules.types import ColumnType
 from weever_stream.storage import reason_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from weever_stream.check.sources import DataFile
 
@@ -103,21 +108,26 @@ def read_delimited(
                 place=Place(file=str(file), line=1),
                 hint="give each column a name of its own",
             )
-    if file.compressed or _has_quotes(file):
+    if file.compressed or _has_quotes(file, encoding):
         _refuse_odd_quotes(file, encoding)
     # Arrow reads whole lines even for no column at all: the first one then tells how many rows there are.
     include = columns or names[:1]
     table = _read(file, names, include, types, null_values, threads, encoding)
-    exact = {name: TEXT for name in columns if name not in types and beyond_doubles(table[name])}
+    exact = [name for name in columns if name not in types and (beyond_doubles(table[name]) or _endless(table[name]))]
     if exact:
-        table = _with_exact_numbers(table, _read(file, names, list(exact), exact, null_values, threads, encoding))
-    whole = {name: TEXT for name in columns if pa.types.is_integer(table[name].type)}
-    if whole and _holds(file, b"0x", b"0X"):
-        texts = _read(file, names, list(whole), whole, null_values, threads, encoding)
-        table = _without_hexadecimals(file, table, texts, types)
+        texts = _read(file, names, exact, dict.fromkeys(exact, TEXT), null_values, threads, encoding)
+        table = _with_exact_numbers(table, texts)
+    whole = [name for name in columns if pa.types.is_integer(table[name].type)]
+    if whole and _holds(file, encoding, b"0x", b"0X"):
+        texts = _read(file, names, whole, dict.fromkeys(whole, TEXT), null_values, threads, encoding)
+        table = _without_hexadecimals(table, texts)
     for name in columns:
         if pa.types.is_binary(table[name].type):
             raise _not_utf8(file, _first_broken_line(table[name]), name)
+    for name in columns:
+        if name in types and types[name] != TEXT:
+            values = _declared(file, encoding, table[name], name, types[name], single=len(names) == 1)
+            table = table.set_column(table.column_names.index(name), name, values)
     return table.select(columns) if columns else table
 
 
@@ -135,11 +145,11 @@ def _read(
         delimiter=_delimiter(file),
         # Blank lines are no rows, but in a file of one column they are rows with a null.
         ignore_empty_lines=not single,
-        newlines_in_values=file.compressed or _has_quotes(file),
+        newlines_in_values=file.compressed or _has_quotes(file, encoding),
     )
     convert = arrow_csv.ConvertOptions(
         include_columns=list(columns),
-        column_types={name: kind.to_arrow() for name, kind in types.items() if name in columns},
+        column_types={name: pa.string() for name in types if name in columns},
         null_values=["", *null_values],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
@@ -152,13 +162,42 @@ def _read(
     except (pa.ArrowException, OSError) as error:
         if "cannot infer number of columns" in str(error) and _is_one_line(file):
             return pa.table({name: pa.array([], pa.null()) for name in columns})
-        raise _explained(file, names, types, error, parse, convert, encoding) from None
+        raise _explained(file, names, error, parse, convert, encoding) from None
+
+
+def _declared(
+    file: DataFile, encoding: str, texts: pa.ChunkedArray, name: str, wanted: ColumnType, *, single: bool
+) -> pa.ChunkedArray:
+    """The values that a column's texts mean. Raises at the first that is not written as its type is."""
+    read = partial(read_texts, wanted=wanted)
+    try:
+        return pa.chunked_array([read(chunk) for chunk in texts.chunks], wanted.to_arrow())
+    except pa.ArrowInvalid:
+        raise DataError(
+            f"column {name}: the value is not a {wanted}",
+            place=Place(file=str(file), line=_line(file, encoding, first_misfit(texts, read), single=single)),
+            hint="mend the value, name it with --null-value, or change the type under `columns:`",
+        ) from None
+
+
+def _line(file: DataFile, encoding: str, row: int, *, single: bool) -> int | None:
+    """The line on which a row begins, counted from 0 after the header."""
+    with _opened(file, encoding) as text:
+        reader = csv.reader(text, delimiter=_delimiter(file))
+        begun = 1
+        for fields in reader:
+            # A blank line is a row only in a file of one column.
+            if begun > 1 and (fields or single):
+                if row == 0:
+                    return begun
+                row -= 1
+            begun = reader.line_num + 1
+    return None
 
 
 def _explained(
     file: DataFile,
     names: Sequence[str],
-    types: Mapping[str, ColumnType],
     error: Exception,
     parse: arrow_csv.ParseOptions,
     convert: arrow_csv.ConvertOptions,
@@ -180,13 +219,7 @@ def _explained(
         )
     if found := _CELL.search(text):
         name = next(iter(convert.include_columns)) if len(names) == 1 else names[int(found[1])]
-        if "UTF8" in text:
-            return _not_utf8(file, int(found[2]) if found[2] else None, name)
-        return DataError(
-            f"column {name}: the value is not a {types.get(name, 'value of its type')}",
-            place=Place(file=str(file), line=int(found[2]) if found[2] else None),
-            hint="mend the value, name it with --null-value, or change the type under `columns:`",
-        )
+        return _not_utf8(file, int(found[2]) if found[2] else None, name)
     return DataError(f"{file} cannot be read as CSV: {reason_of(error)}", hint="is it complete, and is it CSV?")
 
 
@@ -198,52 +231,72 @@ def beyond_doubles(column: pa.ChunkedArray) -> bool:
     return any(bound is not None and abs(bound) >= _EXACT for bound in bounds.values())
 
 
+def _endless(column: pa.ChunkedArray) -> bool:
+    return pa.types.is_float64(column.type) and pc.any(pc.is_inf(column)).as_py() is True
+
+
 def _with_exact_numbers(table: pa.Table, texts: pa.Table) -> pa.Table:
-    """Whole numbers in place of doubles, where a column holds nothing else."""
+    """Whole numbers in place of doubles, where a column holds nothing else; text where one is beyond all doubles."""
     for name in texts.column_names:
-        if pc.all(pc.match_substring_regex(texts[name], _WHOLE)).as_py():
+        written = pc.match_substring_regex(pc.utf8_trim_whitespace(texts[name]), NOT_FINITE)
+        if _endless(table[name]) and pc.any(pc.and_not(pc.is_inf(table[name]), written)).as_py():
+            table = table.set_column(table.column_names.index(name), name, texts[name])
+        elif pc.all(pc.match_substring_regex(texts[name], _WHOLE)).as_py():
             exact = pc.utf8_ltrim(pc.utf8_trim_whitespace(texts[name]), "+").cast(pa.decimal128(38, 0))
             table = table.set_column(table.column_names.index(name), name, exact)
     return table
 
 
-def _without_hexadecimals(
-    file: DataFile, table: pa.Table, texts: pa.Table, types: Mapping[str, ColumnType]
-) -> pa.Table:
-    """Arrow reads 0x1F as 31, a stream does not: a column of such values is text, and none of a declared number."""
+def _without_hexadecimals(table: pa.Table, texts: pa.Table) -> pa.Table:
+    """Arrow reads 0x1F as 31, a stream does not: a column of such values is text."""
     for name in texts.column_names:
-        found = pc.match_substring_regex(texts[name], _HEXADECIMAL)
-        if not pc.any(found).as_py():
-            continue
-        if name in types:
-            line = None if _has_quotes(file) else pc.index(found, True).as_py() + 2
-            raise DataError(
-                f"column {name}: the value is not a {types[name]}",
-                place=Place(file=str(file), line=line),
-                hint="write whole numbers in decimal, or declare the column as string under `columns:`",
-            )
-        table = table.set_column(table.column_names.index(name), name, texts[name])
+        if pc.any(pc.match_substring_regex(texts[name], _HEXADECIMAL)).as_py():
+            table = table.set_column(table.column_names.index(name), name, texts[name])
     return table
 
 
-def _holds(file: DataFile, *wanted: bytes) -> bool:
-    """Whether a file holds one of some pairs of bytes."""
+def _holds(file: DataFile, encoding: str, *wanted: bytes) -> bool:
+    """Whether a file holds one of some pairs of ASCII characters."""
     last = b""
-    with file.location.open_stream() as stream:
-        while piece := stream.read(_PIECE):
-            if any(one in last + piece for one in wanted):
-                return True
-            last = piece[-1:]
+    for piece in _pieces(file, encoding):
+        if any(one in last + piece for one in wanted):
+            return True
+        last = piece[-1:]
     return False
+
+
+def _pieces(file: DataFile, encoding: str) -> Iterator[bytes]:
+    """A file's bytes, in an encoding in which every ASCII character is its own byte and no part of another."""
+    decoder = None if _holds_ascii(encoding) else codecs.getincrementaldecoder(encoding)("replace")
+    with file.location.open_stream() as stream:
+        mark = codecs.BOM_UTF8 if encoding == UTF8 else b""
+        while piece := stream.read(_PIECE):
+            yield piece.removeprefix(mark) if decoder is None else decoder.decode(piece).encode(UTF8, "replace")
+            mark = b""
+
+
+def _holds_ascii(encoding: str) -> bool:
+    """Whether text is UTF-8, or of one byte a character with ASCII among them: not so UTF-16 or EBCDIC."""
+    if encoding == UTF8 or encoding.startswith("iso2022"):
+        return encoding == UTF8
+    text = bytes(range(256)).decode(encoding, "replace")
+    return len(text) == 256 and text[:128] == bytes(range(128)).decode("ascii")
+
+
+def _opened(file: DataFile, encoding: str) -> io.TextIOWrapper:
+    """A file's text, for `csv.reader`."""
+    csv.field_size_limit(2**31 - 1)
+    marked = "utf-8-sig" if encoding == UTF8 else encoding
+    return io.TextIOWrapper(file.location.open_stream(), marked, "replace", newline="")
 
 
 def _delimiter(file: DataFile) -> str:
     return "\t" if {*file.suffixes[-2:]} & {".tsv", ".tab"} else ","
 
 
-def _has_quotes(file: DataFile) -> bool:
+def _has_quotes(file: DataFile, encoding: str) -> bool:
     """Only a quoted value can hold a line break, and only then must Arrow look for them: it halves the speed."""
-    if not file.location.local:
+    if not file.location.local or not _holds_ascii(encoding):
         return True  # reading it for this would take as long
     if file.location.info().size == 0:
         return False
@@ -252,41 +305,42 @@ def _has_quotes(file: DataFile) -> bool:
 
 
 def _refuse_odd_quotes(file: DataFile, encoding: str) -> None:
-    """Raises for a quoted value with a single quote inside, which Arrow would read without the quote."""
-    if encoding.startswith(("utf-16", "utf-32", "utf_16", "utf_32")) or not _has_odd_quotes(file):
-        return
-    csv.field_size_limit(2**31 - 1)
-    with file.location.open_stream() as stream:
-        # One byte, one character: only the ASCII ones matter here.
-        text = io.TextIOWrapper(stream, "latin-1", newline="")
-        reader = csv.reader(text, delimiter=_delimiter(file), strict=True)
-        try:
-            for _ in reader:
-                pass
-        except csv.Error:
-            raise DataError(
-                "a quote inside a quoted value is not doubled, or a quote is not closed",
-                place=Place(file=str(file), line=reader.line_num),
-                hint="double it (RFC 4180); Spark's writer does so with .option('escape', '\"')",
-            ) from None
+    """Raises for a quoted value with a single quote inside, or without an end: Arrow reads on as if it were right."""
+    try:
+        if not _has_odd_quotes(file, encoding):
+            return
+        with _opened(file, encoding) as text:
+            reader, begun = csv.reader(text, delimiter=_delimiter(file), strict=True), 1
+            try:
+                for _ in reader:
+                    begun = reader.line_num + 1
+            except csv.Error:
+                raise DataError(
+                    "a quote inside a quoted value is not doubled, or a quote is not closed",
+                    place=Place(file=str(file), line=begun),
+                    hint="double it (RFC 4180); Spark's writer does so with .option('escape', '\"')",
+                ) from None
+    except (OSError, pa.ArrowException):
+        return  # whoever reads it next says why
 
 
-def _has_odd_quotes(file: DataFile) -> bool:
-    """Whether some quote has neither a separator, a line break nor another quote beside it: most files have none."""
+def _has_odd_quotes(file: DataFile, encoding: str) -> bool:
+    """Whether some quote may be odd: most files have none.
+
+    Quotes open and close by turns, where a doubled one closes and opens. None is odd if before each that opens, and
+    after each that closes, there is a separator, a line break or another quote, and the last one closes.
+    """
     usual = np.zeros(256, bool)
     usual[[*_delimiter(file).encode(), *b'"\r\n']] = True
-    last = b"\n"
-    try:
-        with file.location.open_stream() as stream:
-            while piece := stream.read(_PIECE):
-                bytes_ = np.frombuffer(last + piece, np.uint8)
-                quotes = np.flatnonzero(bytes_[1:-1] == ord('"')) + 1
-                if (~usual[bytes_[quotes - 1]] & ~usual[bytes_[quotes + 1]]).any():
-                    return True
-                last = (last + piece)[-2:]
-    except (OSError, pa.ArrowException):
-        return False  # whoever reads it next says why
-    return False
+    last, seen = b"\n", 0
+    for piece in chain(_pieces(file, encoding), [b"\n"]):
+        bytes_ = np.frombuffer(last + piece, np.uint8)
+        quotes = np.flatnonzero(bytes_[1:-1] == ord('"')) + 1
+        opening, closing = quotes[seen % 2 :: 2], quotes[1 - seen % 2 :: 2]
+        if not (usual[bytes_[opening - 1]].all() and usual[bytes_[closing + 1]].all()):
+            return True
+        last, seen = (last + piece)[-2:], seen + len(quotes)
+    return seen % 2 == 1
 
 
 def _is_one_line(file: DataFile) -> bool:

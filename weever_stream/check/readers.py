@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from weever_stream.check.delimited import TEXT, UTF8, beyond_doubles, read_delimited, read_header
 from weever_stream.check.sources import DataFile, find_files
@@ -36,6 +37,8 @@ _CHANGED = re.compile(r"Column\(/?(.{0,300}?)\) (?:changed from (\w+) to (\w+)|w
 _NEAR = 1000
 _NULL_LINE = re.compile(rb"[\n}]\s{0,%d}null" % (_NEAR - 10))
 _ROW = re.compile(r"in row (\d+)")
+_WRITTEN_AS_TEXT = ("string", "date", "time", "timestamp", "timestamp_ntz")
+"""The types whose values are texts in JSON."""
 
 
 @dataclass(frozen=True)
@@ -221,18 +224,18 @@ def _read_arrow(file: DataFile, wanted: Wanted) -> pa.Table:
     return reader.read_all().select([name for name in reader.schema.names if name in wanted.columns])
 
 
-def _json(file: DataFile, wanted: Wanted | None, exact: str | None = None) -> pa.Table:
-    """JSON lines, one column in whole numbers if asked. An object longer than Arrow's block makes the block grow."""
+def _json(file: DataFile, wanted: Wanted | None, types: Mapping[str, pa.DataType] | None = None) -> pa.Table:
+    """JSON lines, some columns in given types. An object longer than Arrow's block makes the block grow."""
     import pyarrow.json as arrow_json
 
     _refuse_null_lines(file)
     block = 1 << 24
-    whole = None if exact is None else pa.schema([(exact, pa.decimal128(38, 0))])
+    given = pa.schema(types.items()) if types else None
     while True:
         try:
             options = arrow_json.ReadOptions(use_threads=wanted is None or wanted.threads, block_size=block)
             return arrow_json.read_json(
-                file.location.open_stream(), options, arrow_json.ParseOptions(explicit_schema=whole)
+                file.location.open_stream(), options, arrow_json.ParseOptions(explicit_schema=given)
             )
         except pa.ArrowInvalid as error:
             if "straddling" not in str(error) or block > 2**30:
@@ -265,13 +268,66 @@ def _refuse_null_lines(file: DataFile) -> None:
 
 
 def _read_json(file: DataFile, wanted: Wanted) -> pa.Table:
-    table = _json(file, wanted)
+    table = _declared_json(file, wanted)
     table = table.select([name for name in table.column_names if name in wanted.columns])
+    moments = {name: pa.string() for name in table.column_names if pa.types.is_timestamp(table[name].type)}
+    texts = _json(file, wanted, moments) if moments else None
     for at, name in enumerate(table.column_names):
         if beyond_doubles(table[name]):
             with suppress(pa.ArrowInvalid):  # not whole numbers, then: doubles are what they are
-                table = table.set_column(at, name, _json(file, wanted, name)[name])
+                table = table.set_column(at, name, _json(file, wanted, {name: pa.decimal128(38, 0)})[name])
+        elif texts and name in moments:
+            table = table.set_column(at, name, _moments(table[name], texts[name]))
     return table
+
+
+def _declared_json(file: DataFile, wanted: Wanted) -> pa.Table:
+    """A table in which declared columns are as they were written: Arrow's guess would round and shift values."""
+    types = {
+        name: pa.string() if kind.kind in _WRITTEN_AS_TEXT else pa.decimal128(38, kind.scale)
+        for name, kind in wanted.types.items()
+        if name in wanted.columns and kind.kind in (*_WRITTEN_AS_TEXT, "decimal")
+    }
+    texts: dict[str, pa.Array] = {}
+    while True:
+        try:
+            table = _json(file, wanted, types)
+        except pa.ArrowInvalid as error:
+            found = _CHANGED.search(str(error))
+            if found and found[1] in types:
+                del types[found[1]]  # not text or numbers, then: what it is can be converted, or is told
+                continue
+            decimals = [name for name, kind in types.items() if pa.types.is_decimal(kind)]
+            if "decimal" not in str(error).lower() or not decimals:
+                raise
+            for name in decimals:
+                del types[name]
+                texts[name] = _number_texts(file, name)
+            continue
+        absent = [name for name in types if table[name].null_count == table.num_rows]
+        if not absent:
+            break
+        for name in absent:  # Arrow makes up a column that is not there
+            del types[name]
+    for name, column in texts.items():
+        table = table.set_column(table.column_names.index(name), name, column)
+    return table
+
+
+def _number_texts(file: DataFile, name: str) -> pa.Array:
+    """A column of numbers as they are written: slow, but only the text tells which one is no decimal of its type."""
+    with file.location.open_stream() as stream:
+        rows = (json.loads(line, parse_int=str, parse_float=str) for line in io.BufferedReader(stream) if line.strip())
+        values = [row.get(name) if isinstance(row, dict) else None for row in rows]
+    return pa.array([value if value is None or isinstance(value, str) else "" for value in values], pa.string())
+
+
+def _moments(found: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts that Arrow took for timestamps in UTC: instants if all of them name a zone, and text if only some do."""
+    zoned = pc.match_substring_regex(texts, "[T ][0-9:]+(Z|[+-][0-9:]+)$")
+    if not pc.any(zoned).as_py():
+        return found
+    return found.cast(pa.timestamp("us", "UTC")) if pc.all(zoned).as_py() else texts
 
 
 def _read_delta(file: DataFile, wanted: Wanted) -> pa.Table:

@@ -27,7 +27,7 @@ from weever_stream.rules.types import ColumnType, type_of_arrow
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["NUMERIC", "fit", "typed"]
+__all__ = ["NUMERIC", "first_misfit", "fit", "typed"]
 
 NUMERIC = frozenset({"integer", "uint64", "decimal", "float"})
 
@@ -49,7 +49,7 @@ def typed(table: pa.Table, types: Mapping[str, ColumnType], source: str) -> pa.T
         try:
             chunks = [convert(chunk) for chunk in column.chunks]
         except pa.ArrowInvalid:
-            row = _first_misfit(column, convert)
+            row = first_misfit(column, convert)
             raise DataError(
                 f"{source}: column {name}: the value in row {row + 1} is not a {wanted}",
                 hint="fix the value, or change the type under `columns:`",
@@ -86,6 +86,8 @@ def fit(values: pa.Array, target: pa.DataType) -> pa.Array:
 
     So a decimal may become the nearest double as long as no digit is lost: 0.30 may, and 2^53 + 1 may not.
     """
+    if pa.types.is_float16(values.type):
+        values = values.cast(pa.float32())  # Arrow has few casts from half floats
     fitted = _cast_number(values, target)
     if pa.types.is_floating(values.type) or pa.types.is_floating(target):
         same = pc.equal(_cast_number(fitted, values.type), values)
@@ -109,7 +111,7 @@ def _cast_number(values: pa.Array, target: pa.DataType) -> pa.Array:
     return values.cast(target, safe=not pa.types.is_floating(target))
 
 
-def _first_misfit(column: pa.ChunkedArray, convert: Callable[[pa.Array], pa.Array]) -> int:
+def first_misfit(column: pa.ChunkedArray, convert: Callable[[pa.Array], pa.Array]) -> int:
     """The first row that cannot be converted, by halving."""
     low, high = 0, len(column)
     while high - low > 1:

@@ -1,7 +1,8 @@
 """How values are written as text, by type, and Arrow columns of text read as such values and back.
 
 The patterns are those of every reader, on Spark too (`feeds.conversion`): a column declared under `columns:` takes the
-same texts in a stream and in a table at rest. Arrow's own casts take more (`0x1F` for 31) and less (`+1`, `2024-1-5`).
+same texts in a stream and in a table at rest, CSV included (`check.delimited`). Arrow's own casts take more (`0x1F` for
+31) and less (`+1`, `2024-1-5`).
 Cost: a pattern match and a cast a value.
 """
 
@@ -67,8 +68,9 @@ def _read_unsigned(texts: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _read_decimal(texts: pa.Array, target: pa.DataType) -> pa.Array:
     _require(texts, NUMBER)
-    # Zeros at the end are no digits that a decimal must have room for.
-    return pc.replace_substring_regex(texts, r"^([^eE]*[.][0-9]*?)0+$", r"\1").cast(target)
+    # Zeros at the end are no digits that a decimal must have room for. Arrow wants one digit at least: `.0` is `0.`.
+    plain = pc.replace_substring_regex(texts, r"^([^eE]*[.][0-9]*?)0+$", r"\1")
+    return pc.replace_substring_regex(plain, "^([+-]?)[.]", r"\10.").cast(target)
 
 
 def _read_float(texts: pa.Array, target: pa.DataType) -> pa.Array:
