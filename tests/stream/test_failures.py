@@ -89,6 +89,21 @@ def test_a_batch_that_was_stopped_is_still_known_to_be():
         assert len(found[0]) < 200
 
 
+def test_a_store_that_does_not_answer_is_not_taken_for_a_stop():
+    """Clients of S3 and HDFS throw the exception of an interrupted thread for their timeouts too."""
+    interrupted = f"{_TRACE}Caused by: java.io.InterruptedIOException"
+    unanswered = f"{interrupted}: getFileStatus on s3a://lake/t: SdkClientException: connect timed out\n\t at x"
+    text = raised(unanswered, OutputError("the Delta table t cannot be written: InterruptedIOException"))
+    assert told([text]).message == "the Delta table t cannot be written: InterruptedIOException"
+    assert "stopped" not in raised(f"{interrupted}: x\nCaused by: org.apache.http.conn.ConnectTimeoutException\n")
+    for stopped in (
+        f"{interrupted}\n\tat java.base/java.net.Socket.setTimeout(Socket.java:1)",
+        f"{interrupted}: call timed out\nCaused by: java.lang.InterruptedException",
+        f"{_TRACE}Caused by: java.nio.channels.ClosedByInterruptException: timed out",
+    ):
+        assert "the batch was stopped" in raised(stopped)
+
+
 def test_an_error_of_python_keeps_its_traceback():
     text = raised("a mistake of ours")
     assert "RuntimeError: a mistake of ours" in text

@@ -37,8 +37,11 @@ def written(path: Path, columns: dict[str, Any] = ROWS, *, feed: str = "true", *
     return str(path)
 
 
-def text_of(folder: Path, table: str, rules: Any = RULES, columns: Any = None, **state: Any) -> str:
-    return job_text({"kind": "delta", "path": table}, folder, rules, columns=columns or {}, **state)
+def text_of(
+    folder: Path, table: str, rules: Any = RULES, columns: Any = None, options: Any = None, **state: Any
+) -> str:
+    source = {"kind": "delta", "path": table, "options": options or {}}
+    return job_text(source, folder, rules, columns=columns or {}, **state)
 
 
 def check(folder: Path, table: str, rules: Any = RULES, **options: Any) -> Preflight:
@@ -90,6 +93,54 @@ def test_what_is_wrong_with_a_table_is_known_before_spark_starts(tmp_path: Path)
     wrong = refusal(check(tmp_path, table, {"r": {"fd": "zip -> town"}}))
     assert "there is no column town" in wrong
     assert "line" in wrong or ":" in wrong
+
+
+HDFS = {"spark": {"spark.hadoop.fs.defaultFS": "hdfs://nn:8020"}}
+
+
+@pytest.mark.parametrize(
+    ("environ", "given"),
+    [
+        ({}, HDFS),
+        ({}, {"options": {"fs.defaultFS": "hdfs://nn:8020"}}),
+        ({"HADOOP_CONF_DIR": "/etc/hadoop"}, {}),
+        ({"DATABRICKS_RUNTIME_VERSION": "17.3"}, {}),
+    ],
+)
+def test_a_path_that_spark_may_find_elsewhere_is_left_to_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], given: dict[str, Any]
+):
+    table, other = written(tmp_path / "table"), written(tmp_path / "other")
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    left = check(tmp_path, str(tmp_path / "nowhere"), **given)
+    assert left.refusals == []
+    assert "it is checked by the start" in left.unchecked[0]
+    assert check(tmp_path, table, **given).table_version == 0, "what is there is looked at"
+    began(tmp_path, table)
+    left = check(tmp_path, other, **given)
+    assert (left.refusals, left.warnings, left.table_version) == ([], [], None)
+    assert "it is checked by the start" in left.unchecked[0]
+
+
+def test_a_store_with_settings_of_spark_is_left_to_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from deltalake.exceptions import TableNotFoundError
+
+    def open_delta(_: object) -> None:
+        raise TableNotFoundError("nothing there")
+
+    monkeypatch.setattr(preflight, "open_delta", open_delta)
+    endpoint = {"spark": {"spark.hadoop.fs.s3a.endpoint": "http://store:9000"}}
+    uri = "s3://bucket/table?region=none"
+    assert check(tmp_path, uri, **endpoint).refusals == []
+    assert "there is no Delta table" in refusal(check(tmp_path, uri))
+
+
+def test_a_path_that_is_plainly_local_is_refused_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    nowhere = str(tmp_path / "nowhere")
+    for path, given in ((nowhere, {"spark": {"spark.hadoop.fs.defaultFS": "file:///"}}), (f"file://{nowhere}", HDFS)):
+        assert "there is no Delta table" in refusal(check(tmp_path, path, **given))
 
 
 def test_keys_that_are_null_or_not_unique_are_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

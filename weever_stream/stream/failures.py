@@ -93,7 +93,11 @@ _SCHEMA = re.compile(r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_METADATA_EVOLUTION")
 _CLASS = re.compile(r"\b((?:[a-z]\w{0,60}\.){1,12}[A-Z]\w{0,100}?(?:Error|Exception))\b")
 """Bounded, or a message that quotes a long row would take hours."""
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
-_INTERRUPTED = re.compile(r"\bjava\.(?:lang\.|io\.|nio\.channels\.)(?:Interrupted|ClosedByInterrupt)(?:IO)?Exception\b")
+_INTERRUPTED = re.compile(r"\bjava\.(?:lang\.Interrupted|nio\.channels\.ClosedByInterrupt)Exception\b")
+_INTERRUPTED_IO = re.compile(r"\bjava\.io\.InterruptedIOException\b")
+"""Of a stop, or of a store that does not answer: clients of S3 and HDFS throw it for their timeouts too."""
+_TIMEOUT = re.compile(r"^(?![ \t]*at ).*?time[ds]?[ -]?out", re.IGNORECASE | re.MULTILINE)
+"""Not in the lines of a trace, which name methods."""
 _STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling Spark: java.lang.InterruptedException"
 """How Spark recognizes that a batch failed only because the query was stopped (`StreamExecution.PROXY_ERROR`)."""
 
@@ -145,13 +149,21 @@ def shorten_failures() -> Iterator[None]:
         if os.environ.get("WEEVER_DEBUG") == "1" or schema_changed(texts):
             raise
         jvm.log_trace(error)
-        if any(_INTERRUPTED.search(text) for text in texts):
+        if _stopped(texts):
             raise EngineError(f"the batch was stopped ({_STOPPED})") from None
         if isinstance(error, WeeverError):
             raise error from None
         if sum(map(len, texts)) <= _SHORT:  # not of Java: an error of ours, whose traceback is needed
             raise
         raise told(texts) from None
+
+
+def _stopped(texts: Iterable[str]) -> bool:
+    """Whether a batch failed because its query was stopped."""
+    known = "\n".join(texts)
+    if _INTERRUPTED.search(known):
+        return True
+    return _INTERRUPTED_IO.search(known) is not None and not _TIMEOUT.search(known)
 
 
 def texts_of(failure: BaseException | None) -> list[str]:

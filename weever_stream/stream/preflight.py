@@ -3,13 +3,15 @@
 `check_job` looks at a Delta table through `deltalake` and at the metadata files beside the checkpoint, with the code
 that the start itself uses. It raises nothing: `run` raises the first refusal, `plan`, `validate` and `doctor` list all.
 What cannot be looked at in this way (a table of a catalog, a store that needs Spark's settings, a topic) is named in
-`unchecked`; the start checks it then. Cost: about a second, five where a remote store does not answer. Keys are read
+`unchecked`; the start checks it then. So is a table that is missing, or is another one, where Spark's settings may lead
+the path elsewhere. Cost: about a second, five where a remote store does not answer. Keys are read
 only of tables of up to two million rows in up to a thousand files.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from threading import Thread
@@ -31,7 +33,7 @@ from weever_stream.feeds.delta_log import (
     spark_type,
     tracked_schemas,
 )
-from weever_stream.job.options import DeltaSource
+from weever_stream.job.options import DeltaSource, revealed
 from weever_stream.rules.types import ColumnType, schema_of
 from weever_stream.state.noted import ABOUT, Noted
 from weever_stream.state.notes import Notes
@@ -61,6 +63,10 @@ _COMMITS = 1_000
 """How many unread commits are looked at for changes of schema. The stream stops at each, and looks again."""
 _SPARK = {"uint64": "decimal(20,0)", "duration": "interval day to second"}
 """Spark's names of types that rule files call otherwise."""
+_HADOOP, _DEFAULT = "spark.hadoop.fs.", "spark.hadoop.fs.defaultFS"
+"""Spark's settings of file systems, and of the one that paths without a scheme belong to."""
+_ELSEWHERE = ("HADOOP_CONF_DIR", "DATABRICKS_RUNTIME_VERSION")
+"""Where these are set, paths without a scheme need not be local."""
 _PROPERTY = "delta.enableChangeDataFeed"
 
 
@@ -170,20 +176,34 @@ class _TableCheck:
         try:
             table = open_delta(locate(self.path))
         except TableNotFoundError:
-            hint = "check the path"
-            self.found.refusals.append(DataError(f"there is no Delta table {self.path}", hint=hint))
+            missing = DataError(f"there is no Delta table {self.path}", hint="check the path")
+            self._refuse_or_skip(missing)
             return
         except Exception as error:  # deltalake raises what its many file systems raise
             self._skip("the table", error)
             return
+        try:
+            self._identity(table)
+        except WeeverError as error:
+            self._refuse_or_skip(error)
+            return
         self.found.table_version = table.version()
-        for check in (self._identity, self._history, self._feed, self._columns):
+        for check in (self._history, self._feed, self._columns):
             try:
                 check(table)
             except WeeverError as error:
                 self.found.refusals.append(error)
                 return
         self._keys(table)
+
+    def _refuse_or_skip(self, error: WeeverError) -> None:
+        """The table is not there, or is another one: a refusal, unless Spark may find it elsewhere."""
+        if not _elsewhere(self.job, self.path, os.environ):
+            self.found.refusals.append(error)
+            return
+        self.found.unchecked.append(
+            f"{self.path} is not found without Spark's settings of its file systems: it is checked by the start"
+        )
 
     def _skip(self, what: str, error: Exception) -> None:
         self.found.unchecked.append(
@@ -269,6 +289,17 @@ class _TableCheck:
                 f"{repeated:,} keys ({named}) of {self.path} belong to more than one row:"
                 " a key must be unique, or violations are missed or never resolved"
             )
+
+
+def _elsewhere(job: Job, path: str, environ: Mapping[str, str]) -> bool:
+    """Whether Spark's settings may lead a path to another store than the environment alone does."""
+    settings = {name: value for name, value in job.settings.items() if name.startswith(_HADOOP)}
+    settings |= {f"{_HADOOP}{name[3:]}": value for name, value in job.source.options.items() if name.startswith("fs.")}
+    if is_uri(path):
+        return bool(settings) and not path.lower().startswith("file:")
+    if default := revealed(settings).get(_DEFAULT):
+        return not default.lower().startswith("file:")
+    return any(environ.get(name) for name in _ELSEWHERE)
 
 
 def _too_large(table: DeltaTable) -> str | None:
