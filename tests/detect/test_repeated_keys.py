@@ -46,7 +46,7 @@ def put(shard: Shard, *changes: tuple[int, int, int]) -> None:
     [
         ([(3, 2, PUT)], 0),
         ([(1, 2, PUT)], 1),
-        ([(1, 1, PUT)], 1),  # another piece of the same snapshot
+        ([(1, 1, PUT)], 1),  # another part of the same snapshot
         ([(1, 2, DROP), (1, 2, PUT)], 0),
         ([(1, 2, PUT), (1, 2, DROP), (2, 2, PUT)], 1),
         ([(3, 2, PUT), (3, 2, PUT)], 1),
@@ -58,3 +58,11 @@ def put(shard: Shard, *changes: tuple[int, int, int]) -> None:
 def test_new_rows_of_a_key_that_has_one_are_counted(shard: Shard, changes: list[tuple[int, int, int]], repeated: int):
     put(shard, *changes)
     assert shard.duplicates == repeated
+
+
+def test_a_snapshot_after_its_backfill_repeats_nothing(shard: Shard):
+    shard.backfilled = True
+    put(shard, (1, 1, PUT), (3, 1, PUT))
+    assert shard.duplicates == 0
+    put(shard, (1, 2, PUT))
+    assert shard.duplicates == 1

@@ -111,6 +111,16 @@ def test_the_driver_collects_a_bounded_number_of_bytes(tmp_path: Path, size: int
     assert [[0, 1, moving, n] for moving, n in ((True, sum(row["pairs"] for row in emitted)),)] == tally["pairs"]
 
 
+def test_one_long_text_counts_with_every_pair_that_it_is_in(tmp_path: Path):
+    """The mean of the rows would say little: one of them is long, and it is in all pairs."""
+    made, room = setup(tmp_path, shards=1), 2 * MB
+    rows = [{"id": n, "a": 1, "c": "same" if n else "odd" + "x" * 100_000} for n in range(300)]
+    emitted, tally = pieces_of(made, rows, room)
+    sizes = [unpack_pairs(made.rules[0].rule, made.key_names, "added", row["body"]).nbytes for row in emitted]
+    assert sum(sizes) > 10 * room
+    assert (tally["collect"], [row for row in emitted if row["collect"]]) == (False, [])
+
+
 def test_a_small_batch_is_collected_whole(tmp_path: Path):
     emitted, tally = pieces_of(setup(tmp_path, shards=1), [{"id": n, "a": 1, "c": str(n)} for n in range(20)], MB)
     assert [row["collect"] for row in emitted] == [True]

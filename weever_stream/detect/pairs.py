@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from weever_stream.detect.rows import joined
 from weever_stream.detect.sections import Format, ipc, pieces, read_ipc, unpacked
@@ -64,7 +65,7 @@ def _piece(found: Found, family: FamilyPlan, begin: int, end: int) -> Iterator[P
         theirs, right = np.unique(found.right_rows[begin:end], return_inverse=True)
         rows = joined([rows, found.right.take(theirs, columns)])
         sides.append(("right", right + len(ours)))
-    if end - begin > 1 and rows.nbytes / rows.num_rows * len(sides) * (end - begin) > _BYTES_A_PIECE:
+    if end - begin > 1 and _bytes_of(rows, sides) > _BYTES_A_PIECE:
         middle = (begin + end) // 2
         yield from _piece(found, family, begin, middle)
         yield from _piece(found, family, middle, end)
@@ -74,13 +75,33 @@ def _piece(found: Found, family: FamilyPlan, begin: int, end: int) -> Iterator[P
         sides = [("left", left), ("right", right)]
     if pairs := len(sides[0][1]):
         body = _packed(rows, [(name, side.astype(np.int32).tobytes()) for name, side in sides])
-        yield Packed(pairs, body, pairs * _bytes_a_pair(rows, rule, len(sides)))
+        # Keys and values are texts when they are written out, and values have names.
+        names = len(rule.name) + len(sides) * sum(len(name) + 4 for name in rule.columns)
+        yield Packed(pairs, body, pairs * (_BYTES_A_PAIR + names) + 2 * _bytes_of(rows, sides))
 
 
-def _bytes_a_pair(rows: pa.RecordBatch, rule: Rule, sides: int) -> int:
-    """What a pair takes when it is written out, about: keys and values are texts then, and values have names."""
-    row: int = 2 * rows.nbytes // rows.num_rows + sum(len(name) + 4 for name in rule.columns)
-    return _BYTES_A_PAIR + len(rule.name) + sides * row
+def _bytes_of(rows: pa.RecordBatch, sides: list[tuple[str, Ints]]) -> int:
+    """The bytes of the rows of all pairs, about. One long text counts as often as it is in a pair."""
+    often = np.bincount(np.concatenate([side for _, side in sides]), minlength=rows.num_rows)
+    total = 0
+    for column in rows.columns:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if _is_text(column.type):
+            lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+            total += int(np.dot(lengths, often))
+        else:
+            total += column.nbytes * int(often.sum()) // rows.num_rows
+    return total
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
 
 
 def _smaller_left(

@@ -103,6 +103,9 @@ class Shard:
         self.tally = Tally()
         self.duplicates = 0
         """Puts of a key that had a row, and nothing dropped it: of an update the old row is dropped. Not saved."""
+        self.backfilled = False
+        """Whether rows may arrive twice, from a backfill and from a snapshot: then a put of the same order as the
+        stored row is no duplicate. Not saved."""
         self.drops_held = 0
         """Remembered drops, at most."""
         self.numbered = 0
@@ -128,7 +131,10 @@ class Shard:
                 rows, keys = latest, self._keys(latest)
             found = self._held(rows, keys[0])
             for part, stored, changes in found:
-                again = (part.order[stored] & rows.order[changes] & 1 > 0) & ~dropped[changes]
+                was, now = part.order[stored], rows.order[changes]
+                again = (was & now & 1 > 0) & ~dropped[changes]
+                if self.backfilled:
+                    again &= was != now
                 self.duplicates += int(again.sum())
             all_fresh = True
             if found.parts or drops:

@@ -116,6 +116,7 @@ class ShardWork:
                 self._move(opened, moved)
             if message is not None:
                 filling = bool(message.fills.get(family.generation))
+                opened.shard.backfilled = self.setup.awaited(family, shard) > 0
                 before_it = opened.shard.duplicates
                 yield from self._changed(opened, message, None if filling else culprits, rebuilt.values())
                 # A put that goes anywhere replaces what is there: that is no mistake of the source.
