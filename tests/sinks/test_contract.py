@@ -16,6 +16,7 @@ from tests.sinks.batches import NASTY, Pair, Story, time_of
 from weever_stream.errors import OutputError
 from weever_stream.job.options import DeltaSink, FilesSink
 from weever_stream.sinks import Sink, open_dead_letters, open_sinks
+from weever_stream.sinks.reading import read_sink
 
 A, B, C = Pair("zip_city", "1", "2"), Pair("zip_city", "1", "3"), Pair("price", "7", None, "warning")
 NASTY_PAIR = Pair('it\'s "ß" = 漢/字 %', NASTY, f"{NASTY}!", city=NASTY)
@@ -121,6 +122,33 @@ def test_another_checkpoint_is_refused_until_it_takes_over(written: Written, spa
     if written.kind != "delta":
         earlier = spark.read.format(written.kind).load(f"{written.path}/_earlier/query-1").collect()
         assert {row.violation_id for row in earlier} == {A.id, B.id, C.id}, "nothing is deleted"
+
+
+def test_a_place_that_was_taken_over_with_nothing_to_write_is_no_longer_the_first_ones(
+    written: Written, spark: Any
+) -> None:
+    first, second = Story(spark), Story(spark, query="query-2")
+    written.sink().write(first.batch(0, [A]))
+    written.sink(take_over=True).write(second.batch(0))
+    with pytest.raises(OutputError, match="holds the violations of another run"):
+        written.sink().write(first.batch(1, [B]))
+    written.sink().write(second.batch(1, [C]))
+    if written.kind != "delta":
+        assert {row.violation_id for row in written.log()} == {C.id}
+        shown = read_sink(written.path).open_index()
+        assert shown.column("violation_id").to_pylist() == [C.id], "what was moved away is not shown"
+
+
+def test_an_owner_that_was_cut_off_while_it_was_written_owns_nothing(spark: Any, tmp_path: Path) -> None:
+    written = Written(spark, tmp_path, "json")
+    Path(written.path).mkdir()
+    (Path(written.path) / "_owner").write_text('{"query')
+    story = Story(spark)
+    written.sink().write(story.batch(0, [A]))
+    check(written, story)
+    (Path(written.path) / "_owner").write_text('{"query')
+    with pytest.raises(OutputError, match="holds the violations of another run"):
+        written.sink().write(story.batch(1, [B]))
 
 
 def test_rejects_of_another_run_are_not_overwritten(spark: Any, tmp_path: Path) -> None:

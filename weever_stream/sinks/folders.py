@@ -40,6 +40,8 @@ class BatchFolders:
             return
         store = _Store(spark, self._path)
         owner, numbers = store.owner(), store.batches()
+        if owner == UNKNOWN and not numbers:  # torn: the first batch was cut off before it wrote anything
+            owner = None
         self._claimed = owner == batch.query_id
         if self._claimed:
             if numbers and max(numbers) > batch.id:
@@ -48,6 +50,8 @@ class BatchFolders:
             if not self._take_over:
                 raise not_ours(self._path, self._what)
             store.move(numbers, f"{_EARLIER}/{owner or UNKNOWN}")
+            store.claim(batch.query_id)  # at once: the earlier query must not find an empty folder that is its own
+            self._claimed = True
         self._checked = True
 
     def folder(self, spark: SparkSession, batch: Identified) -> str:
@@ -76,6 +80,7 @@ class _Store:
         with writing(f"the folder {self._name}"):
             if not self._files.exists(self._child(_OWNER)):
                 return None
+            self._files.setVerifyChecksum(False)  # a file that was cut off is torn in its text
             stream = self._files.open(self._child(_OWNER))
             try:
                 text = bytes(stream.readAllBytes())
@@ -83,7 +88,7 @@ class _Store:
                 stream.close()
         try:
             return str(json.loads(text)["query_id"])
-        except (ValueError, KeyError, TypeError):  # torn: it was being written when the first batch was cut off
+        except (ValueError, KeyError, TypeError):
             return UNKNOWN
 
     def batches(self) -> list[int]:

@@ -163,7 +163,8 @@ def _files(place: Location, is_table: bool) -> ds.Dataset:
     """The folders of a files sink as one dataset."""
     if is_table:
         raise DataError(f"{place} is one Delta table", hint="name the folder that holds the tables `open` and `log`")
-    names = [name.rpartition("/") for name in place.listed()]
+    # What lies below `_earlier` is of a run whose place was taken over.
+    names = [name.rpartition("/") for name in place.listed() if not name.startswith(("_", "."))]
     whole = {folder for folder, _, name in names if name == "_SUCCESS"}
     data = [(folder, name) for folder, _, name in names if not name.startswith(("_", "."))]
     files = [f"{place.path}/{folder}/{name}" for folder, name in data if folder in whole]
