@@ -36,7 +36,8 @@ class Reported(Protocol):
 def pending_backfills(noted: Noted, shards: Mapping[int, Reported]) -> dict[str, float]:
     """The rules that are being backfilled, each with the share that is done, from 0 to 1."""
     living = noted.living
-    closed = [rule.name for rule in noted.rules if rule.ended in (CHANGED, REBUILT) and rule.name not in living]
+    last = {rule.name: rule.ended for rule in noted.rules}  # a rule may have been changed, and removed after that
+    closed = [name for name, ended in last.items() if ended in (CHANGED, REBUILT) and name not in living]
     pending = dict.fromkeys(closed, 0.0)
     rebuilt, number = set(noted.rebuilding.values()), 0
     for generation in noted.generations:
