@@ -1,8 +1,9 @@
 """What all tests share: how Hypothesis draws, and Spark with the servers that it talks to.
 
 Hypothesis has no deadline on a noisy machine, and prints failing examples so that they can be run again. Properties in
-the quick suite take as many examples as a few seconds allow; those marked `slow` go deeper. Seeds differ from run to
-run: a failure prints a `@reproduce_failure` blob and is kept in `.hypothesis/`. It is shown as it was found;
+the quick suite take as many examples as a few seconds allow; those marked `slow` go deeper. Seeds are fixed, so that a
+run says the same twice. `HYPOTHESIS_PROFILE=fresh` draws new ones, for soaks by hand: a failure prints a
+`@reproduce_failure` blob and is kept in `.hypothesis/`; add it to its test as an example. It is shown as it was found;
 `HYPOTHESIS_PROFILE=shrink` takes minutes to make it small.
 
 The tests of whole folders are shared out among a few processes; files and single tests run in this one, as with `-n 0`.
@@ -35,8 +36,9 @@ settings.register_profile(
     derandomize=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("quick", settings.get_profile("shrink"), phases=[Phase.explicit, Phase.reuse, Phase.generate])
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+settings.register_profile("fresh", settings.get_profile("shrink"), phases=[Phase.explicit, Phase.reuse, Phase.generate])
+settings.register_profile("fixed", settings.get_profile("fresh"), derandomize=True, database=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 SETTINGS = {
     # Tests are over before the optimizing compiler pays, and queries over ten rows before generated code does.

@@ -1,8 +1,9 @@
-"""Worlds under fixed and fresh seeds; and that the simulation is what it says: the same again from the same seed.
+"""Worlds under fixed seeds; and that the simulation is what it says: the same again from the same seed.
 
 Catches: what no single test thinks of, because it takes three things at once. A worker dies while it deletes files, the
 task runs again elsewhere, and the driver dies before the commit. A failing seed is printed and kept (`kept`); `python -m
-tests.simulation --seed N --trace` tells its story.
+tests.simulation --seed N --trace` tells its story. Fresh seeds are for soaks by hand: `python -m tests.simulation`. A
+seed that failed once is added to `FAILED_BEFORE`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,9 @@ from tests.simulation.broken import FAULTS
 from tests.simulation.kept import forget, keep, kept, under_way
 from tests.simulation.run import Ran, found_by, run_all, run_one
 
-FIXED, FRESH, SLOW_SECONDS = 12, 8, 30
+QUICK, ALL = range(20), range(20, 2020)
+FAILED_BEFORE = [4138587004]
+"""Files that came late while a new rule was backfilled."""
 QUICKLY_FOUND = {
     "retired files are deleted one batch early": 26,
     "pairs that moved are not set off": 272,
@@ -38,24 +40,16 @@ def assert_passed(ran: Ran) -> None:
     assert ran.runs, "no world was run"
 
 
-def test_fixed_seeds_pass():
-    assert_passed(run_all(range(FIXED)))
-
-
-def test_fresh_seeds_and_those_that_failed_before_pass():
-    first = time.time_ns() % 2**32
-    print(f"seeds from {first}")
-    assert_passed(run_all([*kept(), *range(first, first + FRESH)]))
+def test_some_worlds_pass_and_those_that_failed_before():
+    assert_passed(run_all([*FAILED_BEFORE, *kept(), *QUICK]))
 
 
 @pytest.mark.slow
-def test_many_fresh_seeds_pass_and_faults_strike():
-    first = time.time_ns() % 2**32
-    print(f"seeds from {first}")
-    ran = run_all(range(first, first + 10**6), time.monotonic() + SLOW_SECONDS)
+def test_many_worlds_pass_and_faults_strike():
+    ran = run_all(ALL)
     assert_passed(ran)
     often = {"the driver is killed", "a task fails half way", "a task runs twice", "files are collected", "batches"}
-    assert often <= ran.struck.keys(), f"seeds from {first}: a fault that never strikes is not tested"
+    assert often <= ran.struck.keys(), "a fault that never strikes is not tested"
 
 
 @pytest.mark.slow
