@@ -120,7 +120,8 @@ def test_what_is_rejected_is_not_proposed_until_it_is_reconsidered(
     capfd.readouterr()
     review(str(job), "--format", "json")
     assert [one["name"] for one in json.loads(capfd.readouterr().out)["proposed"]] == ["weight_and_price_rise"]
-    review(str(job), "--reconsider", "price_is_unique_within_zip", "--list")
+    review(str(job), "--reconsider", "price_is_unique_within_zip")
+    review(str(job), "--list")
     assert "Proposed: 2" in capfd.readouterr().out
     review(str(job), "--reconsider", "price_is_unique_within_zip", code=3)
     assert "no rule is rejected" in capfd.readouterr().err
@@ -186,6 +187,7 @@ def test_what_somebody_else_writes_meanwhile_stays(job: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
+        (["--list", "--adopt", "weight_and_price_rise"], "--list only shows"),
         (["--adopt", "weight_and_price_rises"], "did you mean weight_and_price_rise"),
         (["--reject", "x"], "--list shows"),
     ],

@@ -93,6 +93,7 @@ def test_every_mistake_of_a_job_file_is_told_at_once(tmp_path: Path, capsys: pyt
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["run", "JOB", "--once", "--every", "5 seconds"], "--once looks for changes one time"),
         (["run", "JOB", "--every", "soon"], "--every: 'soon' is no duration"),
         (["run", "JOB", "--from-version", "3"], "--from-version is for Delta sources"),
         (["state", "gc", "JOB", "--older-than", "ages"], "--older-than: 'ages' is no duration"),

@@ -21,7 +21,7 @@ import weever_stream
 from weever_stream.errors import WeeverError
 from weever_stream.rules import parse_rule, type_of_name
 from weever_stream.rules.mistakes import MISTAKES, hint_for
-from weever_stream.stream.failures import _KNOWN, told
+from weever_stream.stream.failures import _KNOWN, _LOST, told
 
 PUMPS = [
     "a", "A", "0", " ", "\t", "\n", ".", "a.", "A.", "a.A", "_", "A_", "-", "/", "0/", "\\\n", "\\", "'", "''", '"', "`",
@@ -50,7 +50,9 @@ def patterns() -> dict[str, tuple[re.Pattern[str], bool]]:
                     value = re.compile(value.pattern.decode("latin-1"), re.ASCII)
                 anywhere = re.search(rf"\b{name}\.(?:search|sub|split|findall|finditer)\b", source) is not None
                 found[f"{module.name}.{name}"] = value, anywhere
-    known = ((f"{told.__module__} {number}", re.compile(text, re.DOTALL)) for number, text in enumerate(_KNOWN))
+    known = (
+        (f"{told.__module__} {number}", re.compile(text, re.DOTALL)) for number, text in enumerate([*_KNOWN, *_LOST])
+    )
     return (
         found
         | {name: (pattern, True) for name, pattern in known}

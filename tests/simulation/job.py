@@ -211,7 +211,7 @@ class Job:
             checkpoint="the checkpoint",
             notes=self.notes,
             lane=self.lane,
-            feed=SimpleNamespace(history=lambda names, position: position["units"]),
+            lease=SimpleNamespace(check=lambda: None),
             columns=self._columns,
             setup=self.setup,
             start=start,
@@ -266,14 +266,13 @@ class Job:
             "planned": lambda spark, where, batch: SimpleNamespace(
                 position=json.dumps({"units": checkpoint.position(batch)})
             ),
+            "judged_history": lambda context, names, reads, until: until["units"],
             "table_of": self._table_of,
         }
         with mock.patch.multiple(revising, **played):
             yield
 
-    def _table_of(
-        self, position: int, key: Sequence[str], names: Sequence[str], *, anywhere: bool, unreadable: Sequence[str]
-    ) -> pa.Table:
+    def _table_of(self, position: int, key: Sequence[str], names: Sequence[str], *, anywhere: bool) -> pa.Table:
         """As `lane.table_of`."""
         schema = pa.schema([self._plan.schema.field(name) for name in names])
         rows = self._feed.filling(position, anywhere=anywhere)

@@ -139,6 +139,34 @@ def test_a_place_that_was_taken_over_with_nothing_to_write_is_no_longer_the_firs
         assert shown.column("violation_id").to_pylist() == [C.id], "what was moved away is not shown"
 
 
+def test_a_job_whose_place_was_taken_over_while_it_runs_stops_at_its_next_write(written: Written, spark: Any) -> None:
+    first, second, running = Story(spark), Story(spark, query="query-2"), written.sink()
+    running.write(first.batch(0, [A]))
+    written.sink(take_over=True).write(second.batch(0, [B]))
+    before = written.log()
+    with pytest.raises(OutputError, match="holds the violations of another run"):
+        running.write(first.batch(1, [C]))
+    assert written.log() == before
+
+
+def test_a_checkpoint_with_open_violations_cannot_take_over(written: Written, spark: Any) -> None:
+    written.sink().write(Story(spark).batch(0, [A]))
+    second, before = Story(spark, query="query-2"), written.log()
+    second.batch(0, [B])
+    with pytest.raises(OutputError, match="this checkpoint is not empty"):
+        written.sink(take_over=True).write(second.batch(1, [C]))
+    assert written.log() == before
+
+
+def test_a_folder_of_the_same_number_is_refused_where_the_batch_finds_nothing(spark: Any, tmp_path: Path) -> None:
+    """A checkpoint that was restored from a copy, and a source that is another since."""
+    written = Written(spark, tmp_path, "json")
+    for number in range(2):
+        written.sink().write(Story(spark).batch(number, [A]))
+    with pytest.raises(OutputError, match="is ahead of the checkpoint: it holds batch 1, this would be 1"):
+        written.sink().write(Story(spark).batch(1))
+
+
 def test_an_owner_that_was_cut_off_while_it_was_written_owns_nothing(spark: Any, tmp_path: Path) -> None:
     written = Written(spark, tmp_path, "json")
     Path(written.path).mkdir()

@@ -50,7 +50,7 @@ def learn(
     """Keep the rules that hold on a table current as it changes."""
     from weever_stream.cli.lessons import LessonLines
 
-    asked = _job(job, every)
+    asked = _job(job, every, once=once)
     lines = LessonLines(as_json=format is Format.json, quiet=quiet, shown=top)
     return stoppable(
         partial(_start, asked, lines, once=once, every=every, anew=anew, take_over=take_over, master=master)
@@ -86,13 +86,15 @@ def _start(
         return code
 
 
-def _job(path: Path, every: str | None) -> Job:
+def _job(path: Path, every: str | None, *, once: bool) -> Job:
     from weever_stream.job.job import read_job
     from weever_stream.job.options import duration
 
     asked = read_job(path, os.environ)
     if asked.learn is None:
         raise RuleError(f"{path} has no `learn`", hint="add `learn: {}` to it; docs/learn-on-the-stream.md tells more")
+    if once and every is not None:
+        raise RuleError("--once looks for changes one time: it does not go with --every")
     if every is not None:
         try:
             duration(every)

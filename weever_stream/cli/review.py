@@ -52,6 +52,9 @@ def review(
     format: Annotated[Format, typer.Option(help="text or json")] = Format.text,
 ) -> int:
     """Review learned rules: adopt them into the job file, reject them, see which rules in force no longer hold."""
+    asked_for = adopt or reject or reconsider
+    if listed and asked_for:
+        raise RuleError("--list only shows: it does not go with --adopt, --reject or --reconsider")
     table = _Table(job)
     as_json = format is Format.json
     tell = _silent if as_json else print
@@ -60,7 +63,6 @@ def review(
         table.reject(name, tell)
     for name in reconsider or ():
         table.reconsider(name, tell)
-    asked_for = adopt or reject or reconsider
     if as_json:
         print(json.dumps(table.review().to_json(), ensure_ascii=False, indent=1))
         return 0

@@ -76,7 +76,7 @@ def run(
     from weever_stream.cli.progress import BatchLines
     from weever_stream.stream.places import dead_letters_of
 
-    asked = _job(job, from_version, every)
+    asked = _job(job, from_version, every, once=once)
     lines = BatchLines(as_json=format is Format.json, quiet=quiet, dead_letters=dead_letters_of(asked))
     policy = rule_changes.value if rule_changes is not None else asked.state.rule_changes
     begin = partial(_start, once=once, every=every, policy=policy, take_over=take_over, master=master)
@@ -195,13 +195,15 @@ def _learning(
         beside.stop()
 
 
-def _job(path: Path, from_version: int | None, every: str | None) -> Job:
+def _job(path: Path, from_version: int | None, every: str | None, *, once: bool) -> Job:
     from dataclasses import replace
 
     from weever_stream.job.job import read_job
     from weever_stream.job.options import duration
 
     asked = read_job(path, os.environ)
+    if once and every is not None:
+        raise RuleError("--once looks for changes one time: it does not go with --every")
     if every is not None:
         try:
             duration(every)

@@ -40,11 +40,18 @@ class Feed(Protocol):
         """A streaming change frame with exactly these columns and `changes.CONTROL`."""
         ...
 
-    def history(self, names: Sequence[str], position: Mapping[str, Any]) -> DataFrame:
+    @property
+    def replays(self) -> bool:
+        """Whether the history is that of all changes, and not the table as it is."""
+        ...
+
+    def history(
+        self, names: Sequence[str], position: Mapping[str, Any], since: Mapping[str, Any] | None = None
+    ) -> DataFrame:
         """A change frame, not a streaming one, whose changes lead to the table as it is at a position.
 
-        It begins where the job began. May hold more than the last change of a key, in any order. Refuses where the
-        source no longer has what is needed.
+        It begins where the job began, or, if the feed `replays`, after another position. May hold more than the last
+        change of a key, in any order. Refuses where the source no longer has what is needed.
         """
         ...
 

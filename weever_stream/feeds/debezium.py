@@ -22,6 +22,7 @@ LSN, which repeats and runs backwards.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -82,10 +83,15 @@ def read_events(
     ]
     if not clear:
         faults.append(Fault(op == "t", _NO_TRUNCATE))
-    faults += [Fault(F.col(f"_unavailable{i}"), not_sent(name)) for i, name in enumerate(wanted)]
     return change_frame(
         rows,
-        [_picked(i, name, wanted[name], name in key, full_before) for i, name in enumerate(wanted)],
+        [
+            replace(
+                _picked(i, name, wanted[name], name in key, full_before),
+                fault=Fault(F.col(f"_unavailable{i}"), not_sent(name)),
+            )
+            for i, name in enumerate(wanted)
+        ],
         key,
         names=names,
         change=change,

@@ -134,7 +134,14 @@ class DeltaFeed:
             later = [one for one in schemas if one[0] > int(read)]
             refuse_changed_columns(self._where, dict.fromkeys(names, "the job"), before[-1], later)
 
-    def history(self, names: Sequence[str], position: Mapping[str, Any]) -> DataFrame:
+    @property
+    def replays(self) -> bool:
+        """Only of a job that began with a version all changes are read again."""
+        return self._source.starting_version is not None
+
+    def history(
+        self, names: Sequence[str], position: Mapping[str, Any], since: Mapping[str, Any] | None = None
+    ) -> DataFrame:
         """The table as of a version; its changes up to there if the job began with a version."""
         check_names(names, self._found, f"the table {self._where}")
         version, first = int(position["version"]), self._source.starting_version
@@ -149,7 +156,8 @@ class DeltaFeed:
                 {"_change_type": F.lit("insert"), "_commit_version": F.lit(version).cast("bigint")}
             )
         else:
-            feed = self._spark.read.option("readChangeFeed", "true").option("startingVersion", str(first))
+            begin = first if since is None else int(since["version"]) + 1
+            feed = self._spark.read.option("readChangeFeed", "true").option("startingVersion", str(begin))
             feed = feed.option("endingVersion", str(version)).format("delta")
             rows = feed.table(self._source.table) if self._source.table else feed.load(self._source.path)
         return read_commits(rows, names, self._key, self._found, self._declared)

@@ -32,7 +32,16 @@ from weever_stream.feeds.conversion import from_text, whole
 from weever_stream.feeds.delta import read_commits
 from weever_stream.feeds.documents import NOT_ONE_DOCUMENT, OBJECT, Document, parsed
 from weever_stream.feeds.lines import add_lines
-from weever_stream.feeds.readings import Fault, Reading, Trace, change_frame, changes_by_name, check_names, column
+from weever_stream.feeds.readings import (
+    Fault,
+    Reading,
+    Trace,
+    change_frame,
+    changes_by_name,
+    check_names,
+    column,
+    not_utf8,
+)
 from weever_stream.feeds.types import schema_of_spark, spark_type
 from weever_stream.job.options import revealed
 from weever_stream.rules.reserved import refuse_reserved
@@ -82,6 +91,8 @@ def reader_options(source: FilesSource) -> dict[str, str]:
 class FilesFeed:
     """A folder of changes."""
 
+    replays = True
+
     def __init__(
         self, spark: SparkSession, source: FilesSource, key: Sequence[str], columns: Mapping[str, ColumnType]
     ) -> None:
@@ -122,13 +133,16 @@ class FilesFeed:
         """The streaming change frame."""
         return self._read(self._spark.readStream, self._source.path, names)
 
-    def history(self, names: Sequence[str], position: Mapping[str, Any]) -> DataFrame:
-        """All files that have been read: the position lists their `paths`."""
+    def history(
+        self, names: Sequence[str], position: Mapping[str, Any], since: Mapping[str, Any] | None = None
+    ) -> DataFrame:
+        """The files that have been read: positions list their `paths`."""
         # As the stream reads them: names are no patterns, and columns may be in the names of folders.
         reader = self._spark.read.option("globPaths", "false")
         if not re.search(r"[*?{}\[\]]", self._source.path):
             reader = reader.option("basePath", self._source.path)
-        return self._read(reader, list(position["paths"]), names)
+        earlier = set(since["paths"]) if since else set()
+        return self._read(reader, [path for path in position["paths"] if path not in earlier], names)
 
     def locate(self, rejects: DataFrame) -> DataFrame:
         """With the line on which a record begins; Parquet has the row."""
@@ -249,7 +263,15 @@ def read_cells(
     cells = {name: F.when(column(name) == _EMPTY, F.lit("")).otherwise(column(name)) for name in header}
     wanted = list(dict.fromkeys((*key, *names)))
     readings = [
-        Reading(name, from_text(cells[name], columns[name]), columns[name], column(name).isNotNull()) for name in wanted
+        Reading(
+            name,
+            from_text(cells[name], columns[name]),
+            columns[name],
+            column(name).isNotNull(),
+            # The parser puts U+FFFD in the place of bytes that it cannot decode.
+            Fault(F.contains(column(name), F.lit("\ufffd")), not_utf8(name)),
+        )
+        for name in wanted
     ]
     kind, version = F.col(_TYPE), F.col(_VERSION)
     again = F.to_csv(F.col(_CELLS), {"sep": sep, **_AS_WRITTEN})
@@ -264,11 +286,6 @@ def read_cells(
         faults=[
             Fault(F.col(_MISREAD).isNotNull(), "the line has more or fewer cells than the header"),
             Fault(column(header[-1]).rlike(r"[\r\n]\z"), "the line does not end as the header does: CR LF and LF"),
-            # The parser puts U+FFFD in the place of bytes that it cannot decode.
-            *(
-                Fault(F.contains(column(name), F.lit("\ufffd")), f"column {name}: the text is not UTF-8")
-                for name in wanted
-            ),
             *_faults(kind, version),
         ],
     )

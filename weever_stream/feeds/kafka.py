@@ -49,6 +49,8 @@ def reader_options(source: KafkaSource) -> dict[str, str]:
 class KafkaFeed:
     """A topic of rows or of Debezium's change events."""
 
+    replays = True
+
     def __init__(
         self, spark: SparkSession, source: KafkaSource, key: Sequence[str], columns: Mapping[str, ColumnType]
     ) -> None:
@@ -82,8 +84,10 @@ class KafkaFeed:
             messages = _of_partitions(messages, self._partitions, self._source.topic)
         return self._read(messages, names)
 
-    def history(self, names: Sequence[str], position: Mapping[str, Any]) -> DataFrame:
-        """All messages from the beginning of the topic up to a position."""
+    def history(
+        self, names: Sequence[str], position: Mapping[str, Any], since: Mapping[str, Any] | None = None
+    ) -> DataFrame:
+        """The messages up to a position, from the beginning of the topic or from another position."""
         options, name = reader_options(self._source), self._source.topic
         topic = look(self._spark, options, name)
         if options["startingOffsets"] != "earliest" or any(topic.first.values()):
@@ -91,9 +95,10 @@ class KafkaFeed:
                 f"the topic {name} no longer holds all that the job was built from, so rules cannot be filled from it",
                 hint=f"{ANEW}; a compacted topic keeps the last message of every key",
             )
-        whole = {**options, "startingOffsets": "earliest", "endingOffsets": json.dumps({name: position[name]})}
-        whole.pop("maxOffsetsPerTrigger", None)
-        return self._read(self._spark.read.format("kafka").options(**whole).load(), names)
+        first = json.dumps({name: since[name]}) if since else "earliest"
+        part = {**options, "startingOffsets": first, "endingOffsets": json.dumps({name: position[name]})}
+        part.pop("maxOffsetsPerTrigger", None)
+        return self._read(self._spark.read.format("kafka").options(**part).load(), names)
 
     def locate(self, rejects: DataFrame) -> DataFrame:
         """As they are: an offset says all."""

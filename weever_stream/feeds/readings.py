@@ -18,7 +18,7 @@ from weever_stream.feeds.changes import CHANGE, CLEAR, DROP_ANYWHERE, ORIGIN, RE
 from weever_stream.rules.reserved import refuse_reserved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Fault", "Reading", "Trace", "change_frame", "changes_by_name", "check_names", "column", "does_not_fit",
-    "first_fault", "not_sent",
+    "first_fault", "not_sent", "not_utf8", "reasons_of",
 ]  # fmt: skip
 
 _LAST_SEQUENCE = 2**62 - 1
@@ -62,6 +62,8 @@ class Reading:
     """The declared type, where the value may not fit it."""
     present: Column | None = None
     """Whether the record holds a value at all: present and null means that it does not fit."""
+    fault: Fault | None = None
+    """Another fault of the column: one of `reasons_of`."""
 
     def where(self, condition: Column, other: Reading) -> Reading:
         """This reading where the condition holds, else the other."""
@@ -74,6 +76,16 @@ class Reading:
 def does_not_fit(name: str, wanted: ColumnType | None) -> str:
     """The reason of a record that holds a value which is not of the declared type."""
     return f"column {name}: the value is not a {wanted}"
+
+
+def not_utf8(name: str) -> str:
+    """The reason of a record with bytes that are no text."""
+    return f"column {name}: the text is not UTF-8"
+
+
+def reasons_of(name: str, wanted: ColumnType | None) -> tuple[str, ...]:
+    """All reasons that are about one column: a record is rejected for them only if the column is read."""
+    return does_not_fit(name, wanted), not_utf8(name), not_sent(name)
 
 
 def not_sent(name: str) -> str:
@@ -125,6 +137,7 @@ def change_frame(
     read = frame.select(
         *(reading.value.alias(at[reading.name]) for reading in readings),
         *(reading.present.alias(held[reading.name]) for reading in readings if reading.present is not None),
+        *(reading.fault.condition.alias(f"_weever_f{i}") for i, reading in enumerate(readings) if reading.fault),
         change.cast("tinyint").alias(CHANGE),
         sequence.cast("bigint").alias(SEQUENCE),
         first_fault(faults).alias(REASON),
@@ -138,19 +151,24 @@ def change_frame(
         Fault(~number.between(0, _LAST_SEQUENCE), "the sequence is negative or too large"),
     ]
 
-    def misfit(reading: Reading) -> Fault:
+    def faults_of(i: int, reading: Reading) -> Iterator[Fault]:
+        if reading.fault:
+            yield Fault(F.col(f"_weever_f{i}"), reading.fault.reason)
+        if reading.name not in held:
+            return
         wrong = F.col(held[reading.name]) & F.col(at[reading.name]).isNull()
         # A drop by key says nothing by its other columns.
         wrong = wrong if reading.name in key else wrong & (kind != DROP_ANYWHERE)
-        return Fault(wrong, does_not_fit(reading.name, reading.wanted))
+        yield Fault(wrong, does_not_fit(reading.name, reading.wanted))
 
-    # The key first: a record that is rejected for another column is known to have one (see `stream.lane`).
-    typed = [reading for reading in readings if reading.name in held]
-    known += [misfit(reading) for reading in typed if reading.name in key]
+    # The key first, then column by column: a record that is rejected for one of them is known to have a key, and to
+    # fit the columns before it (see `stream.history`).
+    of_columns = [(reading.name in key, [*faults_of(i, reading)]) for i, reading in enumerate(readings)]
+    known += [fault for is_key, found in of_columns if is_key for fault in found]
     known += [
         Fault((kind != CLEAR) & F.col(at[name]).isNull(), f"key column {name} is null or missing") for name in key
     ]
-    known += [misfit(reading) for reading in typed if reading.name not in key]
+    known += [fault for is_key, found in of_columns if not is_key for fault in found]
     judged = read.withColumn(REASON, F.coalesce(reason, first_fault(known)))
     rejected = reason.isNotNull()
     origin = F.struct(*(F.col(f"_weever_o_{name}").alias(name) for name in trace.origin))

@@ -77,6 +77,8 @@ class Batch:
     """Open violations of every rule after this batch."""
     unlisted: Mapping[str, int] = field(default_factory=dict)
     """Further ones that are only counted."""
+    collected: bool = False
+    """Whether the deltas are few enough bytes for the driver, where they are already."""
     backfilling: Collection[str] = ()
     """Rules that are being backfilled: what is open of them may not be all."""
 

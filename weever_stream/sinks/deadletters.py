@@ -39,7 +39,7 @@ class DeadLetters:
     ) -> None:
         self._options = options
         self._folders = (
-            BatchFolders(options.path, "rejected records", take_over=take_over)
+            BatchFolders(options.path, "rejected records", sums=False, take_over=take_over)
             if isinstance(options, FilesSink)
             else None
         )
@@ -53,6 +53,8 @@ class DeadLetters:
         if self._folders is not None:
             self._folders.check(batch.rejects.sparkSession, batch)
         if not batch.rejected:
+            if self._folders is not None:
+                self._folders.refuse_other(batch)
             return
         rejects, options = batch.rejects.select(*REJECT_COLUMNS), self._options
         if isinstance(options, DeltaSink):

@@ -22,7 +22,7 @@ from pyspark.sql import functions as fn
 
 from weever_stream.sinks.batch import ADDED, REMOVED
 from weever_stream.sinks.failures import writing
-from weever_stream.sinks.ownership import app_id, claim, not_ours, owner_of, refuse_ahead
+from weever_stream.sinks.ownership import app_id, claim, not_ours, owner_of, refuse_ahead, refuse_lost, refuse_middle
 from weever_stream.sinks.tables import LOG, OPEN, make_table, metadata_of
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ class DeltaTables:
         if not (batch.added or batch.removed):
             return
         session = batch.deltas.sparkSession
+        for path in self._paths.values():
+            refuse_lost(session, path, batch)
         with settings(session, FILE_SIZES), _read_once(batch, len(self._paths)) as deltas:
             if "log" in self._paths:
                 append(one_file_if_small(deltas.select(*LOG.columns), batch), self._paths["log"], batch, "log")
@@ -103,6 +105,7 @@ class DeltaTables:
         if owner is not None:
             if not self._take_over:
                 raise not_ours(path)
+            refuse_middle(path, batch)
             self._close_all(name, batch)
         claim(session, path, batch.query_id)  # last: a take-over that was cut off is repeated
 

@@ -40,7 +40,7 @@ class Files:
 
     def __init__(self, options: FilesSink, *, take_over: bool = False) -> None:
         self._options = options
-        self._folders = BatchFolders(options.path, "violations", take_over=take_over)
+        self._folders = BatchFolders(options.path, "violations", sums=True, take_over=take_over)
 
     def write(self, batch: Batch) -> None:
         """Writes the folder of a batch."""
@@ -48,6 +48,8 @@ class Files:
         self._folders.check(spark, batch)
         if batch.added or batch.removed:
             write_folder(batch.deltas, DELTA_COLUMNS, self._options, batch, self._folders.folder(spark, batch))
+        else:
+            self._folders.refuse_other(batch)
 
 
 def write_folder(frame: DataFrame, columns: Sequence[str], options: FilesSink, batch: Batch, path: str) -> None:

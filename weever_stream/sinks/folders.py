@@ -3,7 +3,7 @@
 Batches are numbered from 0 by every query, so a second query would overwrite some folders of the first and leave the
 others. The file `_owner` has the id of the query whose folders these are; readers skip names that begin with `_`.
 Another query is refused; with `take_over` the folders of the earlier one are moved to `_earlier/<its id>/`, and the
-folder begins from scratch. Costs one listing a start.
+folder begins from scratch. Costs one listing a start, and a look at the owner before every write.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from weever_stream.errors import OutputError
 from weever_stream.sinks.failures import writing
-from weever_stream.sinks.ownership import UNKNOWN, ahead, not_ours
+from weever_stream.sinks.ownership import UNKNOWN, ahead, not_ours, refuse_middle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from weever_stream.sinks.batch import Identified
+    from weever_stream.sinks.batch import Batch
 
 __all__ = ["BatchFolders"]
 
@@ -30,11 +30,14 @@ _FOLDER = re.compile(r"/batch_id=(\d+)(?=[,)])")
 class BatchFolders:
     """The folders of one sink. `what` they hold: for messages."""
 
-    def __init__(self, path: str, what: str, *, take_over: bool = False) -> None:
-        self._path, self._what, self._take_over = path.rstrip("/"), what, take_over
+    def __init__(self, path: str, what: str, *, sums: bool, take_over: bool = False) -> None:
+        """`sums`: the folders add up to what is open, so one query must write them from its beginning."""
+        self._path, self._what, self._sums, self._take_over = path.rstrip("/"), what, sums, take_over
         self._checked = self._claimed = False
+        self._last = -1
+        """The last batch that had a folder when this started."""
 
-    def check(self, spark: SparkSession, batch: Identified) -> None:
+    def check(self, spark: SparkSession, batch: Batch) -> None:
         """Refuses a folder of another query, or one that is ahead of the checkpoint. Does so at the first batch."""
         if self._checked:
             return
@@ -44,22 +47,33 @@ class BatchFolders:
             owner = None
         self._claimed = owner == batch.query_id
         if self._claimed:
-            if numbers and max(numbers) > batch.id:
-                raise ahead(self._path, max(numbers), batch.id)
+            self._last = max(numbers, default=-1)
+            if self._last > batch.id:
+                raise ahead(self._path, self._last, batch.id)
         elif owner is not None or numbers:
             if not self._take_over:
                 raise not_ours(self._path, self._what)
+            if self._sums:
+                refuse_middle(self._path, batch)
             store.move(numbers, f"{_EARLIER}/{owner or UNKNOWN}")
             store.claim(batch.query_id)  # at once: the earlier query must not find an empty folder that is its own
             self._claimed = True
         self._checked = True
 
-    def folder(self, spark: SparkSession, batch: Identified) -> str:
+    def refuse_other(self, batch: Batch) -> None:
+        """Refuses the folder of a batch that has nothing to write: it is that of another batch of this number."""
+        if self._last == batch.id:
+            raise ahead(self._path, self._last, batch.id)
+
+    def folder(self, spark: SparkSession, batch: Batch) -> str:
         """The folder of a batch, once this query owns them all."""
         self.check(spark, batch)
+        store = _Store(spark, self._path)
         if not self._claimed:
-            _Store(spark, self._path).claim(batch.query_id)
+            store.claim(batch.query_id)
             self._claimed = True
+        elif store.owner() != batch.query_id:  # another query has taken the place over since
+            raise not_ours(self._path, self._what)
         return f"{self._path}/batch_id={batch.id}"
 
 

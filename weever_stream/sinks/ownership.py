@@ -3,7 +3,7 @@
 A query claims a table before its first batch. The property is part of the table's metadata, so neither OPTIMIZE nor the
 clean-up of the log hides it, and RESTORE brings it back with the content that it belongs to. How far the owner has come
 is in the table's transaction identifiers (`txn` actions), which every snapshot has too. Reading both costs one look at
-the log, once a start.
+the log, once a start; the owner is looked at before every write, because another query may have taken the table over.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from weever_stream.sinks.tables import published
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from weever_stream.sinks.batch import Identified
+    from weever_stream.sinks.batch import Batch, Identified
 
-__all__ = ["UNKNOWN", "ahead", "app_id", "claim", "not_ours", "owner_of", "refuse_ahead"]
+__all__ = [
+    "UNKNOWN", "ahead", "app_id", "claim", "not_ours", "owner_of", "refuse_ahead", "refuse_lost", "refuse_middle",
+]  # fmt: skip
 
 UNKNOWN = "unknown"
 """The owner of rows that nobody has claimed: a copy of a table, for example."""
@@ -56,19 +58,41 @@ def refuse_ahead(spark: SparkSession, path: str, batch: Identified, table: str) 
     if last is None or last < batch.id:
         return
     if last == batch.id:
-        held = published(spark, path)
+        held = published(spark, path) or published(spark, path, all_commits=True)
         if held is None or held[:2] != (batch.query_id, batch.id) or held.position == batch.position:
             return
     raise ahead(path, last, batch.id)
 
 
+def refuse_lost(spark: SparkSession, path: str, batch: Identified, what: str = "violations") -> None:
+    """Refuses a table that this query owned, and that another has taken over since. Costs a look at the log."""
+    owner = _snapshot(spark, path).metadata().configuration().get(_PROPERTY)
+    if not owner.isDefined() or str(owner.get()) != batch.query_id:
+        raise not_ours(path, what)
+
+
+def refuse_middle(path: str, batch: Batch) -> None:
+    """Refuses to take over a place in the middle of a query: what it found before would be missing."""
+    if sum(batch.open.values()) - batch.added + batch.removed > 0:
+        raise OutputError(
+            f"{path} holds the violations of another run, and this checkpoint is not empty: what it has found before "
+            "would be missing",
+            hint="name an empty checkpoint with --take-over, or another path for the sink",
+        )
+
+
 def _last_batch(spark: SparkSession, path: str, app: str) -> int | None:
     """The last batch that a table has taken from an application."""
+    version = _snapshot(spark, path).transactions().get(app)
+    return int(version.get()) if version.isDefined() else None
+
+
+def _snapshot(spark: SparkSession, path: str) -> Any:
+    """A table as its log has it now."""
     jvm: Any = spark._jvm
     none = jvm.scala.Option.empty()
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
-    version = log.update(False, none, none).transactions().get(app)
-    return int(version.get()) if version.isDefined() else None
+    return log.update(False, none, none)
 
 
 def ahead(path: str, holds: int, next_batch: int) -> OutputError:

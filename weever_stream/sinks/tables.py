@@ -170,9 +170,10 @@ def metadata_of(batch: Identified) -> str:
     )
 
 
-def published(spark: SparkSession, path: str) -> Published | None:
+def published(spark: SparkSession, path: str, *, all_commits: bool = False) -> Published | None:
     """The last batch in a table, if one of the last commits names it: for positions, never for who owns the table."""
-    history = DeltaTable.forPath(spark, path).history(_COMMITS).select("version", "userMetadata")
+    table = DeltaTable.forPath(spark, path)
+    history = (table.history() if all_commits else table.history(_COMMITS)).select("version", "userMetadata")
     for row in sorted(history.collect(), key=lambda row: row["version"], reverse=True):
         try:
             said = json.loads(row["userMetadata"] or "")

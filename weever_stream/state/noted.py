@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
     from weever_stream.rules.model import Rule
 
-__all__ = ["ABOUT", "FORMAT", "Generation", "Noted", "NotedRule"]
+__all__ = ["ABOUT", "FORMAT", "Generation", "Noted", "NotedRule", "Read"]
 
 ABOUT = "job.json"
-FORMAT = 2
-"""1 had no generations; it was never released."""
+FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,15 @@ class Generation:
 
 
 @dataclass(frozen=True)
+class Read:
+    """Columns that rules read from a position of the source on."""
+
+    since: dict[str, Any] | None
+    """None for the start."""
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Noted:
     """What a checkpoint was made for."""
 
@@ -86,6 +94,8 @@ class Noted:
     """How often something was changed."""
     numbering: int = 0
     """The revision in which rules got the numbers that they have."""
+    reads: tuple[Read, ...] = ()
+    """Which columns were read since when: a record is rejected only for columns that are read."""
 
     @property
     def rules(self) -> tuple[NotedRule, ...]:
@@ -123,6 +133,7 @@ class Noted:
                 for one in self.generations
             ],
             "families": list(self.families),
+            "reads": [{"since": one.since, "columns": list(one.columns)} for one in self.reads],
             "columns": base64.b64encode(self.columns.serialize().to_pybytes()).decode(),
         }
 
@@ -147,6 +158,7 @@ class Noted:
                 families=tuple(noted["families"]),
                 revision=int(noted["revision"]),
                 numbering=int(noted["numbering"]),
+                reads=tuple(Read(one["since"], tuple(one["columns"])) for one in noted["reads"]),
             )
         except (KeyError, TypeError, ValueError, pa.ArrowException):
             raise StateError(
@@ -163,6 +175,14 @@ class Noted:
                 for one in self.generations
             ),
         )
+
+    def reading(self, since: dict[str, Any] | None) -> Noted:
+        """The same with the columns that its rules read from a position on."""
+        columns = tuple(sorted({name for rule in self.living.values() for name in rule.rule({}).columns}))
+        if self.reads and self.reads[-1].columns == columns:
+            return self
+        earlier = tuple(one for one in self.reads if one.since != since)
+        return replace(self, reads=(*earlier, Read(since, columns)))
 
     def settling(self, reason: str) -> Noted:
         """The same with the rules ended in whose place others have come."""

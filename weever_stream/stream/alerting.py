@@ -33,7 +33,7 @@ _MESSAGES = {
 }
 _SECONDS_TO_END = 10.0
 _FEW = 20_000
-"""Deltas up to which they are looked at in the driver: a job on workers takes longer to start."""
+"""Deltas up to which they are looked at in the driver, if they are there: a job on workers takes longer to start."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class AlertIntake:
 def _parts(batch: Batch, asked: Question) -> list[dict[str, Any]]:
     """What the deltas say, counted in one part or in one for each partition."""
     deltas = batch.deltas.select(*NEWS_COLUMNS)
-    if batch.added + batch.removed <= _FEW:
+    if batch.collected and batch.added + batch.removed <= _FEW:
         return [count(deltas.toArrow().to_pydict(), asked)]
     return [json.loads(row.said) for row in deltas.mapInArrow(_counting(asked), "said string").collect()]
 

@@ -98,6 +98,7 @@ class Batches:
                 rejected=counts.get("rejected", 0),
                 open=self.ledger.open(),
                 unlisted=self.ledger.unlisted(),
+                collected=said.collected,
                 backfilling=self.ledger.backfilling().keys(),
             )
             self.guard.write(batch)
@@ -147,7 +148,7 @@ class Batches:
 
     def _net(self, output: DataFrame, said: _Said) -> tuple[DataFrame, DataFrame | None, _Changed]:
         """The deltas, what of them is kept in memory, and how many of each rule were added and removed."""
-        if all(tally["collect"] for tally in said.shards.values()):
+        if said.collected:
             return self._net_here(said.pieces, output.sparkSession)
         still: _Changed = Counter()
         moving: _Changed = Counter()
@@ -232,7 +233,12 @@ class _Said:
     counts: Counter[str]
     """What was counted where changes were routed."""
     pieces: list[Row]
-    """Pieces of pairs that may be unpacked in the driver: all of them if every tally says so."""
+    """Pieces of pairs that may be unpacked in the driver."""
+
+    @property
+    def collected(self) -> bool:
+        """Whether these are all pieces."""
+        return all(tally["collect"] for tally in self.shards.values())
 
 
 def _said(output: DataFrame) -> _Said:

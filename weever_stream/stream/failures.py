@@ -17,14 +17,14 @@ from weever_stream.sinks.failures import out_of_memory
 from weever_stream.stream import jvm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["schema_changed", "shorten_failures", "texts_of", "told"]
+__all__ = ["explained", "schema_changed", "shorten_failures", "texts_of", "told"]
 
 _OURS = re.compile(r"weever_stream\.errors\.(\w+): (.+?)(?:\n\s*hint: ([^\n]*))?(?=\n|$)")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] weever: (.+)\n\s*hint: (.+)\n")
 """What an expression of ours raises in the JVM. Not the text alone: Spark quotes the plan, and the plan has it too."""
-_KNOWN = {
+_LOST = {
     r"OffsetOutOfRange|KAFKA_DATA_LOSS|data may have been lost": (
         "the topic no longer holds changes that the job has not read",
         "changes are lost: start with an empty checkpoint to build the state anew, and retain the topic longer",
@@ -43,6 +43,9 @@ _KNOWN = {
         "changes are lost: name an empty checkpoint and start with --take-over, which finds everything again; and "
         "retain files longer",
     ),
+}
+"""What texts of Spark and its connectors mean where a source no longer has what was read, and what to do."""
+_KNOWN = {
     r"PARQUET_COLUMN_DATA_TYPE_MISMATCH|CANNOT_CONVERT_PARQUET|SchemaColumnConvertNotSupported": (
         "a Parquet file has a column of another type than the files before it",
         "write it again in their types: only whole numbers may become wider",
@@ -87,7 +90,7 @@ _KNOWN = {
         "check `source.servers` and `source.topic`",
     ),
 }
-"""What texts of Spark and its connectors mean, and what to do."""
+"""What other texts mean, and what to do."""
 _SCHEMA = re.compile(r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_METADATA_EVOLUTION")
 """What Delta says where a restart may be all that is needed: see `restarts`."""
 _CLASS = re.compile(r"\b((?:[a-z]\w{0,60}\.){1,12}[A-Z]\w{0,100}?(?:Error|Exception))\b")
@@ -105,6 +108,22 @@ _STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling Spark: 
 def told(texts: Iterable[str]) -> WeeverError:
     """The error to show, from the texts of an exception and its causes, the outermost first."""
     known = list(texts)
+    failure = explained(known) or _meant(known, _LOST)
+    if failure is not None:
+        return failure
+    whole = "\n".join(known)
+    conditions = [name for name in _CONDITION.findall(whole) if name != "STREAM_FAILED"]
+    classes = _CLASS.findall(whole)
+    name = conditions[-1] if conditions else classes[-1] if classes else "Spark does not say why"
+    log = jvm.log_file()
+    return EngineError(
+        f"the query failed: {name}", hint=f"Spark's messages are in {log}" if log else "WEEVER_DEBUG=1 shows all of it"
+    )
+
+
+def explained(texts: Iterable[str]) -> WeeverError | None:
+    """The error to show, if it has nothing to do with what the source still has: ours, the machine's, a broker's."""
+    known = list(texts)
     for text in known:
         if found := _OURS.search(text):
             kind = getattr(errors, found[1], WeeverError)
@@ -115,20 +134,18 @@ def told(texts: Iterable[str]) -> WeeverError:
     for text in known:
         if (memory := out_of_memory(text)) is not None:
             return memory
-        for pattern, (message, hint) in _KNOWN.items():
+    if (failure := _meant(known, _KNOWN)) is not None:
+        return failure
+    java = jvm.running()
+    return java.ended() if java is not None and not java.alive else None
+
+
+def _meant(texts: Iterable[str], meanings: Mapping[str, tuple[str, str]]) -> EngineError | None:
+    for text in texts:
+        for pattern, (message, hint) in meanings.items():
             if found := re.search(pattern, text, re.DOTALL):
                 return EngineError(message.format(*found.groups()), hint=hint)
-    java = jvm.running()
-    if java is not None and not java.alive:
-        return java.ended()
-    whole = "\n".join(known)
-    conditions = [name for name in _CONDITION.findall(whole) if name != "STREAM_FAILED"]
-    classes = _CLASS.findall(whole)
-    name = conditions[-1] if conditions else classes[-1] if classes else "Spark does not say why"
-    log = jvm.log_file()
-    return EngineError(
-        f"the query failed: {name}", hint=f"Spark's messages are in {log}" if log else "WEEVER_DEBUG=1 shows all of it"
-    )
+    return None
 
 
 _SHORT = 1000

@@ -13,8 +13,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -27,14 +25,9 @@ from weever_stream.errors import OutputError
 from weever_stream.feeds.changes import (
     CHANGE,
     CLEAR,
-    DROP,
     DROP_ANYWHERE,
-    ORIGIN,
     PUT,
     PUT_ANYWHERE,
-    REASON,
-    RECORD,
-    REJECT,
     SEQUENCE,
 )  # fmt: skip
 from weever_stream.state.store import force, opened
@@ -53,12 +46,12 @@ from weever_stream.stream.routing import Router
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from weever_stream.state.store import StoreOptions
     from weever_stream.stream.setup import Setup
 
-__all__ = ["Lane", "Table", "rejects_of", "table_of"]
+__all__ = ["Lane", "Table", "table_of"]
 
 FILES_A_BATCH = 4
 _MESSAGES_A_FILE = 64
@@ -179,39 +172,17 @@ class Table:
     """Records of its history that cannot be read now and could be before: reason, origin and record."""
 
 
-def rejects_of(history: DataFrame, key: Sequence[str], reasons: Sequence[str]) -> DataFrame | None:
-    """The records of a history that are rejected for some reasons, each about a column that is not part of the key."""
-    if not reasons:
-        return None
-    return history.where(_rejected(key, reasons)).select(REASON, ORIGIN, RECORD)
-
-
-def _rejected(key: Sequence[str], reasons: Sequence[str]) -> Column:
-    known = reduce(and_, (F.col(_quoted(name)).isNotNull() for name in key))
-    return (F.col(CHANGE) == REJECT) & F.col(REASON).isin(*reasons) & known
-
-
-def table_of(
-    history: DataFrame,
-    key: Sequence[str],
-    names: Sequence[str],
-    *,
-    anywhere: bool = False,
-    unreadable: Sequence[str] = (),
-) -> DataFrame:
-    """The rows of a table after all changes of its history, as a change frame of puts.
+def table_of(history: DataFrame, key: Sequence[str], names: Sequence[str], *, anywhere: bool = False) -> DataFrame:
+    """The rows of a table after all changes of its history (see `stream.history`), as a change frame of puts.
 
     `anywhere`: for jobs whose changes may come late. Every shard is told of every key, and of those that are gone.
-    `unreadable`: reasons for which a record is rejected that replaced the row of its key all the same. The row is then
-    left out: an older one is known not to be in the table any more.
+    A record that cannot be read replaced the row of its key all the same. The row is then left out: an older one is
+    known not to be in the table any more.
     """
     cleared = history.where(F.col(CHANGE) == CLEAR).agg(F.max(SEQUENCE).alias("at")).first()
     since = -1 if cleared is None or cleared["at"] is None else int(cleared["at"])
     put = F.col(CHANGE).isin(PUT, PUT_ANYWHERE)
-    counts = F.col(CHANGE).isin(DROP, PUT, DROP_ANYWHERE, PUT_ANYWHERE)
-    if unreadable:
-        counts = counts | _rejected(key, unreadable)
-    changes = history.where(counts & (F.col(SEQUENCE) >= since))
+    changes = history.where((F.col(CHANGE) != CLEAR) & (F.col(SEQUENCE) >= since))
     keys = [F.col(_quoted(name)) for name in key]
     row = F.struct(put.alias(_PUT), F.col(SEQUENCE), *(F.col(_quoted(name)) for name in names))
     order = 2 * F.col(SEQUENCE) + put.cast("bigint")

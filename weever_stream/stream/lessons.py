@@ -121,13 +121,16 @@ class Lessons:
         else:
             changes = taken.after_clearing(self._keys(held.learner))
             learned, told = held.apply(changes)
+            self.lease.check()
             self.journal.note(batch, changes)
         learner = None if held is None else held.learner
         holding, events = self._told(learner, learned, when, batch)
         events += told
+        self.lease.check()  # learning may have taken minutes
         self._write(events, when, batch, frame.sparkSession)
         self._note(holding, events, learner, when, batch, first)
         if held is not None and self.journal.due(batch):
+            self.lease.check()
             self.journal.dump(batch, held.dump)
         self.journal.tidy(batch)
         self.observe(

@@ -19,6 +19,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from weever_stream.detect.culprits import Culprits
 from weever_stream.detect.pairs import PAIRS_A_PIECE, unpack_pairs
@@ -115,7 +116,8 @@ def filler(setup: Setup, generation: int) -> Callable[[Iterable[pa.RecordBatch]]
     def fill(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         routing = Router(setup, generation)
         for rows in _gathered(batches):
-            yield _counted({FILLED: len(rows)})
+            puts = pc.is_in(rows.column(CHANGE), pa.array([PUT, PUT_ANYWHERE], pa.int8()))
+            yield _counted({FILLED: pc.sum(puts).as_py() or 0})
             for shard, message in routing.route(rows):
                 yield _routed(shard, message.pack())
 

@@ -57,10 +57,12 @@ def rescale(context: Context, shards: int) -> Noted:
     after = recut(noted, before, shards)
     setup = context.setup(after)
     after = replace(after, families=tuple(family.identity for family in setup.families))
+    context.lease.check()
     context.lane.tidy(noted.revision)
     nothing = Router(setup).nothing().pack()
     everyone = ((shard, nothing) for shard in range(max(noted.shards, shards)))
     context.lane.send(chain(everyone, moved(before, setup, found)), after.revision)
+    context.lease.check()
     write_noted(context.notes, after)
     finish(context, after, WHAT_IS_THERE)
     return after

@@ -24,16 +24,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import functions as F
 
 from weever_stream.errors import DataError, StateError, WeeverError
-from weever_stream.feeds.readings import does_not_fit, not_sent
+from weever_stream.feeds.changes import CHANGE, ORIGIN, PUT, PUT_ANYWHERE, REASON, RECORD
 from weever_stream.state.noted import Generation, Noted, NotedRule
 from weever_stream.state.revision import REBUILT, refusals, revise
 from weever_stream.stream.batches import too_many
 from weever_stream.stream.columns import needed
-from weever_stream.stream.failures import schema_changed, texts_of, told
-from weever_stream.stream.lane import Table, rejects_of, table_of
-from weever_stream.stream.position import files_read, last_batches, planned
+from weever_stream.stream.failures import explained, schema_changed, texts_of, told
+from weever_stream.stream.history import LETTER, judged_history
+from weever_stream.stream.jvm import log_file
+from weever_stream.stream.lane import Table, table_of
+from weever_stream.stream.position import last_batches, planned
 from weever_stream.stream.progress import PROGRESS, backfills_of
 from weever_stream.stream.query import ONE_BATCH, WHAT_IS_THERE
 from weever_stream.stream.restarts import SchemaChangedError
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from typing import Any
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from weever_stream.rules.model import Rule
@@ -95,7 +98,7 @@ def _fresh(context: Context) -> Noted:
         columns=context.columns(job.file.rules),
         generations=(Generation(0, tuple(NotedRule.of(rule) for rule in job.file.rules)),),
     )
-    return _with_families(context, noted)
+    return _with_families(context, noted.reading(None))
 
 
 def _with_families(context: Context, noted: Noted) -> Noted:
@@ -108,8 +111,12 @@ def _changed(context: Context, noted: Noted, revision: Revision) -> Noted:
     if last > finished:
         _finish_planned(context, noted, last)
     rules = [rule for rule in context.job.file.rules if rule.name in set(revision.filled)]
-    if rules:
-        _table(context, noted, rules)  # before anything ends: what cannot be filled leaves all as it is
+    if rules:  # before anything ends: what cannot be filled leaves all as it is
+        _, table = _table(context, noted, rules)
+        if revision.reasons and table is not None and table.rejects is not None:
+            with _unreadable():
+                rows = table.rows.where(F.col(CHANGE).isin(PUT, PUT_ANYWHERE)).count()
+                _judge(context)(rejected := table.rejects.count(), rejected + rows)
     if {noted.rules[old].name for old in noted.rebuilding} & {*revision.rebuilt}:
         finish(context, noted, WHAT_IS_THERE)  # it is being built again already
         noted = settle(context, noted)
@@ -139,7 +146,8 @@ def _end(context: Context, noted: Noted, reasons: Mapping[str, str]) -> Noted:
     """Notes rules as ended, and lets every shard know."""
     if not reasons:
         return noted
-    noted = replace(noted.ending(reasons), revision=noted.revision + 1)
+    noted = replace(noted.ending(reasons).reading(_position(context)), revision=noted.revision + 1)
+    context.lease.check()
     context.lane.tidy(noted.revision - 1)
     context.lane.call(context.setup(noted), noted.revision, noted.shards)
     write_noted(context.notes, noted)
@@ -197,7 +205,7 @@ def _rebuilt(context: Context, noted: Noted, rule: Rule) -> Noted:
 
 def _fill(context: Context, noted: Noted, born: Noted, table: Table | None, *, call: bool = False) -> Noted:
     """Sends rows to the last generation, and notes it. `call`: every shard is to look at it, also without rows."""
-    born = replace(born, revision=noted.revision + 1)
+    born = replace(born.reading(_position(context)), revision=noted.revision + 1)
     context.lane.tidy(noted.revision)
     if table is not None:
         generation, setup = born.generations[-1], context.setup(replace(born, families=()))
@@ -205,6 +213,7 @@ def _fill(context: Context, noted: Noted, born: Noted, table: Table | None, *, c
             fills = context.lane.fill(table, setup, generation.number, born.revision, _judge(context))
         born = replace(born, generations=(*born.generations[:-1], replace(generation, fills=fills)))
     born = _with_families(context, born)
+    context.lease.check()
     if call:
         context.lane.call(context.setup(born), born.revision, born.shards)
     write_noted(context.notes, born)
@@ -212,10 +221,11 @@ def _fill(context: Context, noted: Noted, born: Noted, table: Table | None, *, c
 
 
 def _judge(context: Context) -> Callable[[int, int], None]:
-    """Refuses a backfill that cannot read too large a share of the records."""
+    """Refuses a backfill that cannot read too large a share of the records, or that took longer than its lease."""
     rejects = context.job.source.rejects
 
     def judge(rejected: int, all_of: int) -> None:
+        context.lease.check()
         if too_many(rejects, rejected, all_of):
             raise DataError(
                 f"{rejected} of {all_of} records do not fit the columns that the new rules read, more than a share of "
@@ -234,52 +244,36 @@ def _table(context: Context, noted: Noted, rules: list[Rule]) -> tuple[pa.Schema
     if position is None:
         return columns, None
     names = needed(rules, job.file.key)
-    before, from_start = _read_before(noted, rules)
-    # Those that a record may fail to fit, and the ones that were read before first: a record is rejected for the first.
-    typed = [name for name in needed(job.file.rules, ()) if name in job.file.columns and name not in job.file.key]
-    judged = sorted({*typed}, key=lambda name: (name not in before, name))
-    others = [name for name in names if name not in judged and name not in job.file.key]
     with _unreadable():
-        history = context.feed.history([*job.file.key, *judged, *others], position)
-        reasons = {name: [does_not_fit(name, job.file.columns[name]), not_sent(name)] for name in judged}
-        later = [reason for name in judged if name not in from_start for reason in reasons[name]]
-        fresh = [reason for name in judged if name not in before for reason in reasons[name]]
-        anywhere = bool(job.remember_drops)
-        rows = table_of(history, job.file.key, names, anywhere=anywhere, unreadable=later)
-        return columns, Table(rows, rejects_of(history, job.file.key, fresh))
+        history = judged_history(context, names, noted.reads, position)
+        rows = table_of(history, job.file.key, names, anywhere=bool(job.remember_drops))
+        read = {*job.file.key, *(name for one in noted.reads for name in one.columns)}
+        fresh = [name for name in names if name in job.file.columns and name not in read]
+        return columns, Table(rows, _letters(history) if fresh else None)
 
 
-def _read_before(noted: Noted, rules: list[Rule]) -> tuple[set[str], set[str]]:
-    """The columns that the job has read until now, and those of them that it has read from the start.
-
-    A record that does not fit one of the latter was rejected when it came: the row of its key stayed as it was, under
-    all rules. One that does not fit another column has replaced the row under the rules that do not read that column.
-    """
-    again = {rule.name for rule in rules}
-    before: set[str] = set()
-    from_start: set[str] = set()
-    for generation in noted.generations:
-        living = [rule for rule in generation.rules if rule.ended is None or rule.name in again]
-        columns = {name for rule in living for name in rule.rule({}).columns}
-        before |= columns
-        if generation.number == 0:  # a rescale gives other numbers: then nobody knows, and rows are left out
-            from_start = columns
-    return before, from_start
+def _letters(history: DataFrame) -> DataFrame:
+    """The records that are rejected by a backfill, and were not before."""
+    return history.where(LETTER).select(REASON, ORIGIN, RECORD)
 
 
 @contextmanager
 def _unreadable() -> Iterator[None]:
-    """Whatever Spark says of a table that cannot be read any more, in our words."""
+    """Whatever Spark says of a table that cannot be read any more, in our words; other failures as they are."""
     try:
         yield
     except WeeverError:
         raise
     except Exception as error:
-        failure = told(texts_of(error))
+        texts = texts_of(error)
+        if (failure := explained(texts)) is not None:
+            raise failure from None
+        log = log_file()
         raise DataError(
-            f"the table cannot be read as it was where the job stands: {failure.message}",
+            f"the table cannot be read as it was where the job stands: {told(texts).message}",
             hint="a column that is newer than that? Start the job with its old rules to let it catch up, then change "
-            "them; or name an empty checkpoint and start with --take-over, which finds everything again",
+            "them; or name an empty checkpoint and start with --take-over, which finds everything again"
+            + (f". Spark's messages are in {log}" if log else ""),
         ) from None
 
 
@@ -289,8 +283,6 @@ def _position(context: Context) -> dict[str, Any] | None:
     if finished < 0:
         return None
     position: dict[str, Any] | None = json.loads(planned(context.spark, context.checkpoint, finished).position)
-    if position is not None and "entry" in position:
-        position["paths"] = files_read(context.spark, context.checkpoint, position["entry"])
     return position
 
 
