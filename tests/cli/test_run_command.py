@@ -15,9 +15,11 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests import oracle
@@ -306,3 +308,31 @@ def test_a_source_that_is_not_there_and_damaged_state_end_with_3_and_a_hint(tmp_
     assert f"the run file {run_file.parent.name}/{run_file.name}" in done.stderr
     assert "hint: restore the file" in done.stderr
     assert weever.deltas() == before
+
+
+def of_session(leader: int) -> dict[psutil.Process, list[str]]:
+    """The processes of a session, with their commands."""
+    found = {}
+    for one in psutil.process_iter():
+        with suppress(OSError, psutil.Error):
+            if os.getsid(one.pid) == leader and one.status() != psutil.STATUS_ZOMBIE:
+                found[one] = one.cmdline()
+    return found
+
+
+@pytest.mark.slow
+def test_a_signal_while_java_starts_leaves_no_jvm(tmp_path: Path):
+    weever = Command(tmp_path)
+    process = weever.start("run", str(weever.job))
+    while not any("org.apache.spark.deploy.SparkSubmit" in command for command in of_session(process.pid).values()):
+        assert process.poll() is None, "it ends only when it is asked to"
+    os.killpg(process.pid, signal.SIGTERM)
+    process.wait(120)
+    try:
+        assert process.returncode == 143
+        psutil.wait_procs(of_session(process.pid), timeout=15)
+        assert not of_session(process.pid), "a JVM that nobody will ever end"
+    finally:
+        for one in of_session(process.pid):
+            one.kill()
+        process.communicate()

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 def is_known_to_spark(kind: pa.DataType, declared: str = "int") -> bool:
     """Whether Spark has the type. Wall times in seconds are shifted to the session zone when a frame is made of them."""
-    of_its_own = (
-        kind == pa.timestamp("s") or pa.types.is_dictionary(kind) or pa.types.is_uint64(kind) or pa.types.is_null(kind)
-    )
+    of_its_own = kind in (pa.timestamp("s"), pa.float16(), pa.uint64(), pa.null()) or pa.types.is_dictionary(kind)
     return not of_its_own and not pa.types.is_time(kind) and str(kind)[:13] != "timestamp[ns," and declared != "time"
 
 
