@@ -138,6 +138,7 @@ def test_alerts_are_checked_without_their_secrets(
     [
         ('{kind: webhook, url: "http://hooks.internal/x"}', "add hooks.internal to `allow_hosts`"),
         ('{kind: webhook, url: "http://hooks.internal/${env:UNKNOWN}"}', "add hooks.internal to `allow_hosts`"),
+        ('{kind: webhook, url: "https://10.1.2.3/x"}', "add 10.1.2.3 to `allow_hosts`"),
         ('{kind: alertmanager, url: "alertmanager:9093"}', "`allow_hosts`"),
         (
             "{kind: email, host: mail.internal, tls: none, sender: a@b.c, to: [a@b.c]}",
@@ -171,8 +172,8 @@ alerts: [{target}]
         found = capsys.readouterr()
         assert said in found.out + found.err
     path.write_text(
-        text.replace("alerts: [{", "alerts: [{allow_hosts: [hooks.internal, mail.internal, alertmanager], ").replace(
-            '"alert', '"http://alert'
-        )
+        text.replace(
+            "alerts: [{", "alerts: [{allow_hosts: [hooks.internal, mail.internal, alertmanager, 10.1.2.3], "
+        ).replace('"alert', '"http://alert')
     )
     assert weever(["validate", str(path)]) == 0

@@ -244,3 +244,53 @@ def test_rules_that_may_not_change_are_refused_before_spark_starts(tmp_path: Pat
     said = "".join(capsys.readouterr())
     assert "made for other rules: same_city denies something else" in said
     assert "starting Spark" not in said
+    for command, code in ((["plan"], 0), (["doctor"], 3)):
+        assert weever([*command, str(job)]) == code, "a person may change them, nobody else"
+        assert "same_city" in "".join(capsys.readouterr())
+    job.write_text(text_of(tmp_path, table, {"same_city": {"fd": "city -> note"}}, rule_changes="reject"))
+    assert weever(["plan", str(job)]) == 3
+    assert "`state.rule_changes` is reject" in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("kind", ["delta", "files"])
+def test_a_sink_of_another_run_is_known_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+):
+    table, found = written(tmp_path / "table"), tmp_path / "found"
+    job = tmp_path / "job.yaml"
+    sinks = [{"kind": kind, "path": str(found)}]
+    job.write_text(job_text({"kind": "delta", "path": table}, tmp_path, RULES, columns={}, sinks=sinks))
+    assert weever(["plan", str(job)]) == 0, "nobody has written there yet"
+    if kind == "delta":
+        owned = {"weever.owner": "another"}
+        write_deltalake(found / "open", pa.table({"rule": ["r"]}), configuration=owned)
+    else:
+        found.mkdir()
+        (found / "_owner").write_text(json.dumps({"query_id": "another"}))
+    capsys.readouterr()
+    for command, code in ((["run", "--once"], 4), (["plan"], 3), (["validate"], 0), (["doctor"], 3)):
+        assert weever([*command, str(job)]) == code, command
+        said = " ".join("".join(capsys.readouterr()).split())
+        assert "holds the violations of another run" in said, command
+        assert "--take-over" in said, command
+        assert "starting Spark" not in said, command
+    (tmp_path / "checkpoint").mkdir(exist_ok=True)
+    (tmp_path / "checkpoint" / "metadata").write_text(json.dumps({"id": "another"}))
+    assert weever(["plan", str(job)]) == 0, "it is this checkpoint's own"
+
+
+def test_folders_that_are_not_there_or_cannot_be_written_are_refused_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    job, file = tmp_path / "job.yaml", tmp_path / "file"
+    file.write_text("")
+    source = {"kind": "files", "path": str(tmp_path / "none")}
+    sinks = [{"kind": "delta", "path": str(file / "found")}]
+    job.write_text(job_text(source, tmp_path, sinks=sinks))
+    for command in (["plan"], ["doctor"]):
+        assert weever([*command, str(job)]) == 3, command
+        said = " ".join("".join(capsys.readouterr()).split())
+        assert "there is no folder" in said, command
+        assert "cannot be written" in said, command
+    assert weever(["run", str(job)]) in (3, 4)
+    assert "starting Spark" not in "".join(capsys.readouterr())

@@ -31,6 +31,7 @@ __all__ = [
     "Site",
     "TargetError",
     "allowed_hosts",
+    "check_literal",
     "check_mail_host",
     "read_host",
     "read_url",
@@ -240,6 +241,15 @@ def _check(host: str, addresses: Iterable[str], allowed: frozenset[str]) -> None
                 f"{host} is a {kind} address" if itself else f"{host} has an address that is not public: {kind}",
                 hint=f"if it is inside your own network and meant, add {host} to `allow_hosts`",
             )
+
+
+def check_literal(host: str, allowed: frozenset[str]) -> None:
+    """Raises `TargetError` for a host that is written as an address, and may not be connected to."""
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return  # a name: it is looked up where the job runs
+    _check(host, [host], allowed)
 
 
 class Pin:

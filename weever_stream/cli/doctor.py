@@ -110,11 +110,15 @@ def _source(job: Job) -> Iterator[Finding]:
     found = check_job(job)
     for error in found.refusals:
         yield Finding("source", False, error.message, error.hint)
+    for error in found.not_ours:
+        yield Finding("sink", False, error.message, error.hint)
     for warning in found.warnings:
         yield Finding("source", False, warning, "make the key unique and never null, or name another one under `key:`")
     if found.revision and found.noted is not None:
         lines = ", ".join(found.revision.lines())
-        yield Finding("rules", True, f"not those of the checkpoint: {lines}; weever plan shows what a start would do")
+        allowed = job.state.rule_changes == "allow"
+        hint = "weever plan shows what a start would do, weever run --rule-changes allow does it"
+        yield Finding("rules", allowed, f"not those of the checkpoint: {lines}", hint)
     for line in found.unchecked:
         yield Finding("source", True, f"not checked: {line}")
     if found.table_version is not None and not found.refusals and not found.warnings:

@@ -15,6 +15,7 @@ import typer
 
 from weever_stream.cli.exit_codes import ExitCode
 from weever_stream.cli.output import Format
+from weever_stream.errors import StateError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,11 +38,17 @@ def plan(
 
     asked = read_job(job, os.environ)
     found = check_job(asked)
+    if found.noted is not None and found.revision and asked.state.rule_changes == "reject":
+        changed = StateError(
+            "the rules are not those of the checkpoint, and `state.rule_changes` is reject",
+            hint="weever run --rule-changes allow changes them",
+        )
+        found.refusals.append(changed)
     if format is Format.json:
         print(json.dumps(_as_json(asked, found), indent=1))
     else:
         show(asked, found)
-    return ExitCode.COULD_NOT_RUN if found.refusals else ExitCode.OK
+    return ExitCode.COULD_NOT_RUN if found.refusals or found.not_ours else ExitCode.OK
 
 
 def _as_json(job: Job, found: Preflight) -> dict[str, Any]:
@@ -56,6 +63,7 @@ def _as_json(job: Job, found: Preflight) -> dict[str, Any]:
         "backfilling": {name: round(share, 3) for name, share in found.backfilling.items()},
         "closes": {name: found.open.get(name, 0) for name in revision.reasons},
         "refused": [error.message for error in found.refusals],
+        "not_ours": [error.message for error in found.not_ours],
         "warnings": found.warnings,
         "unchecked": found.unchecked,
     }
@@ -77,6 +85,8 @@ def show(job: Job, found: Preflight) -> None:
     print_table(console, ("rule", "what happens", "open now"), rows, right=["open now"])
     for error in refusals:
         console.print(Text(f"\nrefused: {error.render()}", style="red"))
+    for error in found.not_ours:
+        console.print(Text(f"\nrefused without --take-over: {error.render()}", style="red"))
     for warning in found.warnings:
         console.print(Text(f"\nwarning: {warning}", style="yellow"))
     for line in found.unchecked:

@@ -127,7 +127,7 @@ def _start(
         watch.metrics.targets(target.name for target in asked.alerts)
         approve = _once(_noted(_approval(asked, policy), watch))
         found = check_job(asked)
-        for error in found.refusals:
+        for error in [*found.refusals, *([] if take_over else found.not_ours)]:
             raise error
         for warning in found.warnings:
             lines.warn(warning)

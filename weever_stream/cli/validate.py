@@ -100,7 +100,8 @@ def _check_source(rules: RuleFile) -> None:
     found = check_job(job_of(resolved))
     for refusal in found.refusals:
         raise refusal
-    for line in (*found.warnings, *(f"not checked: {line}" for line in found.unchecked)):
+    refused = (f"a start is refused without --take-over: {error.message}" for error in found.not_ours)
+    for line in (*found.warnings, *refused, *(f"not checked: {line}" for line in found.unchecked)):
         _note(line)
 
 

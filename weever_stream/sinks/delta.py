@@ -22,8 +22,9 @@ from pyspark.sql import functions as fn
 
 from weever_stream.sinks.batch import ADDED, REMOVED
 from weever_stream.sinks.failures import writing
-from weever_stream.sinks.ownership import app_id, claim, not_ours, owner_of, refuse_ahead, refuse_lost, refuse_middle
+from weever_stream.sinks.ownership import app_id, claim, owner_of, refuse_ahead, refuse_lost, refuse_middle
 from weever_stream.sinks.tables import LOG, OPEN, make_table, metadata_of
+from weever_stream.state.owners import not_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from weever_stream.errors import OutputError
 from weever_stream.sinks.failures import writing
-from weever_stream.sinks.ownership import UNKNOWN, ahead, not_ours, refuse_middle
+from weever_stream.sinks.ownership import refuse_middle
+from weever_stream.state.owners import FILE, UNKNOWN, ahead, not_ours
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchFolders"]
 
-_OWNER, _EARLIER = "_owner", "_earlier"
+_EARLIER = "_earlier"
 _FOLDER = re.compile(r"/batch_id=(\d+)(?=[,)])")
 
 
@@ -92,10 +93,10 @@ class _Store:
 
     def owner(self) -> str | None:
         with writing(f"the folder {self._name}"):
-            if not self._files.exists(self._child(_OWNER)):
+            if not self._files.exists(self._child(FILE)):
                 return None
             self._files.setVerifyChecksum(False)  # a file that was cut off is torn in its text
-            stream = self._files.open(self._child(_OWNER))
+            stream = self._files.open(self._child(FILE))
             try:
                 text = bytes(stream.readAllBytes())
             finally:
@@ -128,7 +129,7 @@ class _Store:
 
     def claim(self, query_id: str) -> None:
         with writing(f"the folder {self._name}"):
-            stream = self._files.create(self._child(_OWNER), True)
+            stream = self._files.create(self._child(FILE), True)
             try:
                 stream.write(bytearray(json.dumps({"query_id": query_id}).encode()))
             finally:

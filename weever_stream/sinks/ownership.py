@@ -15,26 +15,21 @@ from delta.tables import DeltaTable
 from weever_stream.errors import OutputError
 from weever_stream.sinks.failures import writing
 from weever_stream.sinks.tables import published
+from weever_stream.state.owners import PROPERTY, UNKNOWN, ahead, not_ours
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from weever_stream.sinks.batch import Batch, Identified
 
-__all__ = [
-    "UNKNOWN", "ahead", "app_id", "claim", "not_ours", "owner_of", "refuse_ahead", "refuse_lost", "refuse_middle",
-]  # fmt: skip
-
-UNKNOWN = "unknown"
-"""The owner of rows that nobody has claimed: a copy of a table, for example."""
-_PROPERTY = "weever.owner"
+__all__ = ["app_id", "claim", "owner_of", "refuse_ahead", "refuse_lost", "refuse_middle"]
 
 
 def owner_of(spark: SparkSession, path: str) -> str | None:
     """The id of the query that owns a table. None for a table without an owner and without rows."""
     table = DeltaTable.forPath(spark, path)
     (detail,) = table.detail().select("properties").collect()
-    owner = dict(detail["properties"]).get(_PROPERTY)
+    owner = dict(detail["properties"]).get(PROPERTY)
     if owner is None and table.toDF().limit(1).count():
         return UNKNOWN
     return owner
@@ -44,7 +39,7 @@ def claim(spark: SparkSession, path: str, query_id: str) -> None:
     """Makes a query the owner of a table."""
     name = path.replace("`", "``")
     with writing(f"the Delta table {path}"):
-        spark.sql(f"ALTER TABLE delta.`{name}` SET TBLPROPERTIES ('{_PROPERTY}' = '{query_id}')")
+        spark.sql(f"ALTER TABLE delta.`{name}` SET TBLPROPERTIES ('{PROPERTY}' = '{query_id}')")
 
 
 def app_id(batch: Identified, table: str) -> str:
@@ -66,7 +61,7 @@ def refuse_ahead(spark: SparkSession, path: str, batch: Identified, table: str) 
 
 def refuse_lost(spark: SparkSession, path: str, batch: Identified, what: str = "violations") -> None:
     """Refuses a table that this query owned, and that another has taken over since. Costs a look at the log."""
-    owner = _snapshot(spark, path).metadata().configuration().get(_PROPERTY)
+    owner = _snapshot(spark, path).metadata().configuration().get(PROPERTY)
     if not owner.isDefined() or str(owner.get()) != batch.query_id:
         raise not_ours(path, what)
 
@@ -93,21 +88,3 @@ def _snapshot(spark: SparkSession, path: str) -> Any:
     none = jvm.scala.Option.empty()
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
     return log.update(False, none, none)
-
-
-def ahead(path: str, holds: int, next_batch: int) -> OutputError:
-    """The error about a place that holds later batches than the checkpoint knows."""
-    return OutputError(
-        f"{path} is ahead of the checkpoint: it holds batch {holds}, this would be {next_batch}",
-        hint="the checkpoint is older: restore both from the same time; or name an empty checkpoint and start with "
-        "--take-over, which finds everything again",
-    )
-
-
-def not_ours(path: str, what: str = "violations") -> OutputError:
-    """The error about a place that another query owns."""
-    return OutputError(
-        f"{path} holds the {what} of another run, whose checkpoint is not this one",
-        hint="continue with that checkpoint, or name another path for the sink; --take-over closes what the other run "
-        "left open and continues with this checkpoint",
-    )

@@ -31,8 +31,9 @@ from weever_stream.sinks.delta import (
     settings,
 )
 from weever_stream.sinks.failures import writing
-from weever_stream.sinks.ownership import claim, not_ours, owner_of, refuse_ahead
+from weever_stream.sinks.ownership import claim, owner_of, refuse_ahead, refuse_lost
 from weever_stream.sinks.tables import QUARANTINE, make_table
+from weever_stream.state.owners import not_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,6 +111,7 @@ class Quarantine:
             kept.unpersist()
 
     def _change(self, told: _Told, batch: Batch) -> None:
+        refuse_lost(batch.deltas.sparkSession, self._path, batch)
         rows = by_rule(told.rows, batch)
         if not told.removed:
             append(rows.select(*QUARANTINE.columns), self._path, batch, "keys")

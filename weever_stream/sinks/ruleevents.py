@@ -88,16 +88,19 @@ class _Table:
 
     def write(self, batch: RuleEvents) -> None:
         from weever_stream.sinks.delta import append
+        from weever_stream.sinks.ownership import refuse_lost
 
         if self._first:
             self._begin(batch)
             self._first = False
         if batch.events.num_rows:
+            refuse_lost(batch.spark, self._path, batch, "rule events")
             append(batch.frame(), self._path, batch, _TABLE)
 
     def _begin(self, batch: RuleEvents) -> None:
         """Makes sure that the events of the table are those of this query or its predecessors."""
-        from weever_stream.sinks.ownership import claim, not_ours, owner_of, refuse_ahead
+        from weever_stream.sinks.ownership import claim, owner_of, refuse_ahead
+        from weever_stream.state.owners import not_ours
 
         owner = owner_of(batch.spark, self._path)
         if owner == batch.query_id:

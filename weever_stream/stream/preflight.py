@@ -42,6 +42,7 @@ from weever_stream.state.store import opened
 from weever_stream.storage import is_uri, locate, open_delta, scan_delta
 from weever_stream.stream.columns import key_types, needed, readers_of, refuse_types, stored_schema
 from weever_stream.stream.places import notes_of, offsets_of, schemas_of
+from weever_stream.stream.preflight_places import missing_folder, sink_refusals
 from weever_stream.stream.progress import PROGRESS, backfills_of
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class Preflight:
     """Rules that are being backfilled, each with the share that is done."""
     refusals: list[WeeverError] = field(default_factory=list)
     """Why a start would be refused."""
+    not_ours: list[WeeverError] = field(default_factory=list)
+    """Sinks that belong to another run: a start is refused unless it takes over."""
     warnings: list[str] = field(default_factory=list)
     """What a start accepts, and what makes its answers wrong or incomplete."""
     unchecked: list[str] = field(default_factory=list)
@@ -113,6 +116,10 @@ def check_job(job: Job) -> Preflight:
             check_target(target)
         except TargetError as error:
             found.refusals.append(error)
+    for refusal, taken_over in sink_refusals(job):
+        (found.not_ours if taken_over else found.refusals).append(refusal)
+    if (missing := missing_folder(job)) is not None:
+        found.refusals.append(missing)
     if isinstance(job.source, DeltaSource):
         if job.source.path is None:
             found.unchecked.append(f"{job.source.table} is a table of a catalog: it is checked when Spark has started")

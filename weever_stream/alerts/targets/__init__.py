@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from weever_stream.alerts.hosts import TargetError, allowed_hosts, check_mail_host, read_url
+from weever_stream.alerts.hosts import TargetError, allowed_hosts, check_literal, check_mail_host, read_url
 from weever_stream.alerts.notice import Target
 from weever_stream.job.alerts import (
     AlertmanagerAlert,
@@ -46,12 +46,12 @@ def check_target(options: AlertOptions) -> None:
     try:
         allowed = allowed_hosts(options.allow_hosts)
         if isinstance(options, EmailAlert):
-            check_mail_host(options, allowed)
+            check_literal(check_mail_host(options, allowed), allowed)
         for name in ("webhook", "url"):
             url = getattr(options, name, None)
             text = url.reveal() if isinstance(url, Secret) else url
             if text is not None and not text.startswith("${"):
-                read_url(_REFERENCE.sub("x", text), allowed)
+                check_literal(read_url(_REFERENCE.sub("x", text), allowed).host, allowed)
     except TargetError as error:
         raise TargetError(f"alerts to {options.name}: {error.message}", hint=error.hint) from None
 
