@@ -262,8 +262,9 @@ def test_a_sink_of_another_run_is_known_before_spark_starts(
     job.write_text(job_text({"kind": "delta", "path": table}, tmp_path, RULES, columns={}, sinks=sinks))
     assert weever(["plan", str(job)]) == 0, "nobody has written there yet"
     if kind == "delta":
-        owned = {"weever.owner": "another"}
-        write_deltalake(found / "open", pa.table({"rule": ["r"]}), configuration=owned)
+        write_deltalake(found / "open", pa.table({"rule": ["r"]}))
+        commit = found / "open" / "_delta_log" / "00000000000000000000.json"  # deltalake itself writes no such property
+        commit.write_text(commit.read_text().replace('"configuration":{', '"configuration":{"weever.owner":"another"'))
     else:
         found.mkdir()
         (found / "_owner").write_text(json.dumps({"query_id": "another"}))
@@ -294,3 +295,18 @@ def test_folders_that_are_not_there_or_cannot_be_written_are_refused_before_spar
         assert "cannot be written" in said, command
     assert weever(["run", str(job)]) in (3, 4)
     assert "starting Spark" not in "".join(capsys.readouterr())
+
+
+def test_a_source_that_may_skip_commits_is_refused_at_once_where_a_column_is_dropped(tmp_path: Path):
+    table = written(tmp_path / "table")
+    began(tmp_path, table)
+    for file in (Path(schemas_of(job_of(read_rules_text(text_of(tmp_path, table)))).uri) / "_schema_log").iterdir():
+        file.unlink()  # Delta logs no schemas for such a source
+    options = {"failOnDataLoss": "false"}
+    write_deltalake(table, pa.table({**ROWS, "more": [1, 2, 3]}), mode="append", schema_mode="merge")
+    assert not check(tmp_path, table, options=options).refusals, "a column that is added is followed"
+    dropped = {name: values for name, values in ROWS.items() if name != "note"}
+    write_deltalake(table, pa.table(dropped), mode="overwrite", schema_mode="overwrite")
+    said = refusal(check(tmp_path, table, options=options))
+    assert said.startswith(f"version 2 of {table} drops or changes the column more")
+    assert "failOnDataLoss" in said

@@ -26,6 +26,7 @@ from weever_stream.feeds.conversion import recast
 from weever_stream.feeds.delta_log import (
     START_AGAIN,
     first_version,
+    may_skip,
     refuse_changed_columns,
     refuse_lost_versions,
     refuse_other_table,
@@ -107,7 +108,7 @@ class DeltaFeed:
         reader = self._spark.readStream.format("delta").option("readChangeFeed", "true")
         if self._source.starting_version is not None:
             reader = reader.option("startingVersion", str(self._source.starting_version))
-        if self._tracking is not None and not self._lossy:
+        if self._tracking is not None and not may_skip(self._source):
             self._spark.conf.set(_ANY_TYPE_CHANGE, "true")
             reader = reader.options(schemaTrackingLocation=self._tracking.uri, **_OTHERS_MAY_CHANGE)
         reader = reader.options(**reader_options(self._source))
@@ -116,12 +117,6 @@ class DeltaFeed:
         found = schema_of_spark(rows.schema)
         check_names(names, found, f"the table {self._where}, where the job goes on,")
         return read_commits(rows, names, self._key, found, self._declared)
-
-    @property
-    def _lossy(self) -> bool:
-        """Whether the stream may skip commits. Delta refuses to log schemas then."""
-        options = {name.lower(): value for name, value in revealed(self._source.options).items()}
-        return options.get("failondataloss", "true").lower() == "false"
 
     def _refuse_changes(self, names: Sequence[str]) -> None:
         """Refuses a schema that the stream reads next if it changes a column in a way that cannot be followed."""

@@ -19,17 +19,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyarrow import fs
 
 from weever_stream.errors import StateError
+from weever_stream.job.options import revealed
 from weever_stream.state.store import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from weever_stream.job.options import DeltaSource
     from weever_stream.state.store import StoreOptions
     from weever_stream.storage import Location
 
 __all__ = [
-    "START_AGAIN", "Columns", "DeltaColumn", "TableLog", "columns_of", "first_version", "refuse_changed_columns",
-    "refuse_lost_versions", "refuse_other_table", "schema_changes", "spark_type", "tracked_schemas",
+    "START_AGAIN", "Columns", "DeltaColumn", "TableLog", "columns_of", "first_version", "may_skip",
+    "refuse_changed_columns", "refuse_lost_versions", "refuse_other_table", "schema_changes", "spark_type",
+    "tracked_schemas",
 ]  # fmt: skip
 
 START_AGAIN = "name an empty checkpoint and start with --take-over, which finds everything again"
@@ -73,6 +76,12 @@ def _column(field: Mapping[str, Any], partition: bool) -> DeltaColumn:
 def spark_type(kind: str) -> str:
     """Spark's name of a Delta type."""
     return _SPARK.get(kind, kind)
+
+
+def may_skip(source: DeltaSource) -> bool:
+    """Whether the stream of a source may skip commits. Delta refuses to log schemas then."""
+    options = {name.lower(): value for name, value in revealed(source.options).items()}
+    return options.get("failondataloss", "true").lower() == "false"
 
 
 def schema_changes(commits: Iterable[tuple[int, Iterable[str]]]) -> Iterator[tuple[int, Columns]]:

@@ -22,10 +22,13 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from weever_stream.alerts.targets import TargetError, check_target
-from weever_stream.errors import DataError, WeeverError
+from weever_stream.errors import DataError, StateError, WeeverError
 from weever_stream.feeds.delta_log import (
+    START_AGAIN,
+    Columns,
     TableLog,
     columns_of,
+    may_skip,
     refuse_changed_columns,
     refuse_lost_versions,
     refuse_other_table,
@@ -250,6 +253,24 @@ class _TableCheck:
             living = [rule for rule in self.job.file.rules if rule.name in self.found.revision.kept]
             readers = {name: readers_of(living, name) for name in needed(living, self.job.file.key)}
             refuse_changed_columns(self.path, readers, before[-1], unread)
+        elif unread and isinstance(self.job.source, DeltaSource) and may_skip(self.job.source):
+            self._refuse_without_schema_log(int(position["version"]), unread)
+
+    def _refuse_without_schema_log(self, read: int, unread: list[tuple[int, Columns]]) -> None:
+        """A stream that may skip commits follows only columns that are added, whether a rule reads them or not."""
+        from deltalake import DeltaTable
+
+        at = DeltaTable(self.path, version=read)
+        before = columns_of(at.schema().to_json(), at.metadata().partition_columns)
+        for commit, columns in unread:
+            changed = sorted(name for name, column in before.items() if columns.get(name) != column)
+            if changed:
+                raise StateError(
+                    f"version {commit} of {self.path} drops or changes the column {changed[0]}, which a source with "
+                    "`failOnDataLoss: false` cannot follow",
+                    hint=f"without that option, changes of columns that no rule reads are followed; now {START_AGAIN}",
+                )
+            before = columns
 
     def _columns(self, table: DeltaTable) -> None:
         """Key and rules fit the columns, and those the types in which they are stored."""
