@@ -148,6 +148,7 @@ def test_text_that_is_not_utf8_is_a_misfit_of_its_column(spark: SparkSession, tm
         ("java.lang.OutOfMemoryError: Java heap space", EngineError),
         ("java.io.IOException: No space left on device", EngineError),
         ("[DELTA_LOG_FILE_NOT_FOUND] x", DataError),
+        ("[DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE] x", DataError),
         ("[UNRESOLVED_COLUMN] x", DataError),
     ],
 )
@@ -155,3 +156,4 @@ def test_only_what_the_source_lacks_is_blamed_on_the_source(text: str, expected:
     with pytest.raises(expected) as raised, revising._unreadable():
         raise RuntimeError(text)
     assert ("cannot be read as it was" in str(raised.value)) == (expected is DataError)
+    assert ("a column that is newer" in str(raised.value)) == ("UNRESOLVED" in text)

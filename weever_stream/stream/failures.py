@@ -19,7 +19,7 @@ from weever_stream.stream import jvm
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["explained", "schema_changed", "shorten_failures", "texts_of", "told"]
+__all__ = ["explained", "lost", "schema_changed", "shorten_failures", "texts_of", "told"]
 
 _OURS = re.compile(r"weever_stream\.errors\.(\w+): (.+?)(?:\n\s*hint: ([^\n]*))?(?=\n|$)")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] weever: (.+)\n\s*hint: (.+)\n")
@@ -42,6 +42,10 @@ _LOST = {
         "a file with changes that the job has not read is gone: by VACUUM, or deleted from a source's folder",
         "changes are lost: name an empty checkpoint and start with --take-over, which finds everything again; and "
         "retain files longer",
+    ),
+    r"DELTA_CHANGE_DATA_FEED_INCOMPATIBLE": (
+        "its schema has changed in a way that its change feed cannot be read over",
+        "name an empty checkpoint and start with --take-over, which finds everything again",
     ),
 }
 """What texts of Spark and its connectors mean where a source no longer has what was read, and what to do."""
@@ -108,7 +112,7 @@ _STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling Spark: 
 def told(texts: Iterable[str]) -> WeeverError:
     """The error to show, from the texts of an exception and its causes, the outermost first."""
     known = list(texts)
-    failure = explained(known) or _meant(known, _LOST)
+    failure = explained(known) or lost(known)
     if failure is not None:
         return failure
     whole = "\n".join(known)
@@ -119,6 +123,11 @@ def told(texts: Iterable[str]) -> WeeverError:
     return EngineError(
         f"the query failed: {name}", hint=f"Spark's messages are in {log}" if log else "WEEVER_DEBUG=1 shows all of it"
     )
+
+
+def lost(texts: Iterable[str]) -> WeeverError | None:
+    """The error to show, if it is about what the source no longer has."""
+    return _meant(texts, _LOST)
 
 
 def explained(texts: Iterable[str]) -> WeeverError | None:

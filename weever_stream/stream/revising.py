@@ -32,7 +32,7 @@ from weever_stream.state.noted import Generation, Noted, NotedRule
 from weever_stream.state.revision import REBUILT, refusals, revise
 from weever_stream.stream.batches import too_many
 from weever_stream.stream.columns import needed
-from weever_stream.stream.failures import explained, schema_changed, texts_of, told
+from weever_stream.stream.failures import explained, lost, schema_changed, texts_of, told
 from weever_stream.stream.history import LETTER, judged_history
 from weever_stream.stream.jvm import log_file
 from weever_stream.stream.lane import Table, table_of
@@ -268,12 +268,14 @@ def _unreadable() -> Iterator[None]:
         texts = texts_of(error)
         if (failure := explained(texts)) is not None:
             raise failure from None
-        log = log_file()
+        log, missing = log_file(), lost(texts)
+        newer = (
+            "a column that is newer than that? Start the job with its old rules to let it catch up, then change them; "
+            "or name an empty checkpoint and start with --take-over, which finds everything again"
+        )
         raise DataError(
             f"the table cannot be read as it was where the job stands: {told(texts).message}",
-            hint="a column that is newer than that? Start the job with its old rules to let it catch up, then change "
-            "them; or name an empty checkpoint and start with --take-over, which finds everything again"
-            + (f". Spark's messages are in {log}" if log else ""),
+            hint=((missing.hint if missing else None) or newer) + (f". Spark's messages are in {log}" if log else ""),
         ) from None
 
 
