@@ -8,13 +8,13 @@ schema the first rows give it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from weever_stream.detect.plainness import UNFIT, unbent
 from weever_stream.errors import DataError, did_you_mean
 from weever_stream.index.arrays import present
 from weever_stream.index.casting import NUMERIC, fit
@@ -22,9 +22,6 @@ from weever_stream.index.codes import flatten
 from weever_stream.rules.types import ColumnType, type_of_arrow, type_of_name
 
 __all__ = ["ROW_NUMBER", "Intake", "arrow_schema", "infer_schema", "refuse_null_keys", "to_table"]
-
-_UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError, TypeError, ValueError)
-"""What Arrow raises for a value that is not of the type."""
 
 ROW_NUMBER = "_row"
 """The key column of a table that has none."""
@@ -104,7 +101,7 @@ def _kind_of(values: list[Any], name: str) -> pa.DataType:
         return pa.decimal128(38, 18)  # later values may need more digits than the first
     try:
         kind = pa.array(values).type
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
+    except UNFIT:
         raise DataError(
             f"the values of column {name} do not have one type", hint=f"give a schema, such as {{{name!r}: 'string'}}"
         ) from None
@@ -143,11 +140,11 @@ class Intake:
             if not self._names <= row.keys():
                 return None
             for name, kind, plain in self._plain:
-                if type(row[name]) is not plain and not _unbent(row[name], kind):
+                if type(row[name]) is not plain and not unbent(row[name], kind):
                     return None
         try:
             return pa.RecordBatch.from_struct_array(pa.array(rows, self._struct, size=len(rows)))
-        except _UNFIT:
+        except UNFIT:
             return None
 
 
@@ -158,28 +155,9 @@ def _plain(kind: pa.DataType) -> type | None:
     """The Python type whose values Arrow takes for this one as they are."""
     if pa.types.is_integer(kind):
         return int
-    if pa.types.is_floating(kind):
+    if pa.types.is_float64(kind):
         return float
     return str if pa.types.is_large_string(kind) else None
-
-
-def _unbent(value: Any, kind: pa.DataType) -> bool:
-    """Whether Arrow would keep the value's meaning.
-
-    Left alone it takes bytes for text, ticks for times and truth for numbers, cuts fractions off, and mixes times with
-    and without a zone.
-    """
-    if isinstance(value, bool):
-        return bool(pa.types.is_boolean(kind))
-    if isinstance(value, datetime):
-        return bool(pa.types.is_timestamp(kind)) and (value.tzinfo is not None) == (kind.tz is not None)
-    if isinstance(value, (float, Decimal)):
-        return not pa.types.is_integer(kind)
-    if isinstance(value, int):
-        return not pa.types.is_temporal(kind)
-    if isinstance(value, (bytes, bytearray)):
-        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
-    return True
 
 
 def _cast(data: pa.Table, names: list[str], field: pa.Field) -> pa.Array:
@@ -207,10 +185,10 @@ _CAST_HINT = "give a schema that holds all values, or cast the column"
 
 def _array(values: list[Any], field: pa.Field) -> pa.Array:
     try:
-        if all(_unbent(value, field.type) for value in values):
+        if all(unbent(value, field.type) for value in values):
             return pa.array(values, field.type)
         raise ValueError(field.name)
-    except _UNFIT:
+    except UNFIT:
         at = next(row for row, value in enumerate(values) if not _fits(value, field.type))
         raise DataError(
             f"row {at + 1}: the value of column {field.name} is not a {field.type}"
@@ -222,9 +200,9 @@ def _array(values: list[Any], field: pa.Field) -> pa.Array:
 def _fits(value: Any, kind: pa.DataType) -> bool:
     try:
         pa.array([value], kind)
-    except _UNFIT:
+    except UNFIT:
         return False
-    return _unbent(value, kind)
+    return unbent(value, kind)
 
 
 def _value(row: Mapping[str, Any], name: str, at: int) -> Any:
