@@ -33,6 +33,7 @@ from weever_stream.check.rowtexts import RowTexts
 from weever_stream.check.sources import DataFile, find_files
 from weever_stream.errors import DataError, did_you_mean
 from weever_stream.index.casting import typed
+from weever_stream.index.plain import plain_table
 from weever_stream.rules import BoundRule, Rule, RuleFile, RulesLike, as_key, as_rule_file, schema_of
 from weever_stream.rules.model import Op
 from weever_stream.rules.reserved import refuse_reserved
@@ -126,7 +127,7 @@ class _Source:
         pieces: list[pa.Table] = []
         rows, due, told = 0, _FIRST_PREFIX, -1
         for piece in batches:
-            pieces.append(piece if self.table is None else self._given(piece))
+            pieces.append(piece if self.table is None else self._given(piece, rows))
             rows += piece.num_rows
             if rows >= due:
                 yield pa.concat_tables(pieces)
@@ -134,12 +135,12 @@ class _Source:
         if rows != told:
             yield pa.concat_tables(pieces)
 
-    def _given(self, table: pa.Table) -> pa.Table:
+    def _given(self, table: pa.Table, before: int = 0) -> pa.Table:
         columns = [name for name in dict.fromkeys(table.column_names) if name in self.wanted.columns]
         for name in columns:
             if table.column_names.count(name) > 1:
                 raise DataError(f"the table has more than one column {name}", hint="give each a name of its own")
-        return typed(table.select(columns), self.wanted.types, "the table")
+        return typed(plain_table(table.select(columns), "the table", before), self.wanted.types, "the table", before)
 
 
 def _paths_of_source(file: RuleFile) -> tuple[Any, str | None]:

@@ -19,6 +19,7 @@ from weever_stream.errors import DataError, did_you_mean
 from weever_stream.index.arrays import present
 from weever_stream.index.casting import NUMERIC, fit
 from weever_stream.index.codes import flatten
+from weever_stream.index.plain import plain_column, plain_type
 from weever_stream.rules.types import ColumnType, type_of_arrow, type_of_name
 
 __all__ = ["ROW_NUMBER", "Intake", "arrow_schema", "infer_schema", "refuse_null_keys", "to_table"]
@@ -38,8 +39,9 @@ def to_table(data: Any) -> pa.Table | list[Mapping[str, Any]]:
     if hasattr(data, "__arrow_c_stream__"):
         try:
             return pa.table(data)
-        except (pa.ArrowInvalid, TypeError):
-            raise DataError(f"{type(data).__name__} is not a table", hint=_FORMS) from None
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            why = "it has several columns of one name" if "uplicate column" in str(error) else "Arrow cannot read it"
+            raise DataError(f"{type(data).__name__} is not a table: {why}", hint=_FORMS) from None
     if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
         rows = list(data)
         if all(isinstance(row, Mapping) for row in rows):
@@ -92,8 +94,7 @@ def storable(schema: pa.Schema) -> pa.Schema:
 def _storable(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return _storable(kind.value_type)
-    text = pa.types.is_string(kind) or str(kind) == "string_view"
-    return pa.large_string() if text else kind  # a run may hold more than 2 GB of text
+    return pa.large_string() if pa.types.is_string(kind) else plain_type(kind)  # a run may hold more than 2 GB of text
 
 
 def _kind_of(values: list[Any], name: str) -> pa.DataType:
@@ -163,7 +164,7 @@ def _plain(kind: pa.DataType) -> type | None:
 def _cast(data: pa.Table, names: list[str], field: pa.Field) -> pa.Array:
     if names.count(field.name) != 1:
         _require(field.name, names)
-    array = flatten(data.column(names.index(field.name)))
+    array = flatten(plain_column(data.column(names.index(field.name)), field.name, "the rows"))
     if array.type == field.type:
         return array
     comparable, given = type_of_arrow(field.type), type_of_arrow(array.type)
@@ -173,7 +174,7 @@ def _cast(data: pa.Table, names: list[str], field: pa.Field) -> pa.Array:
         raise DataError(f"column {field.name} was {field.type} and comes as {array.type}", hint=_CAST_HINT)
     try:
         return fit(array, field.type) if numbers else array.cast(field.type)
-    except pa.ArrowInvalid:
+    except UNFIT:
         raise DataError(
             f"column {field.name} holds values that do not fit {field.type} (they come as {array.type})",
             hint=_CAST_HINT,

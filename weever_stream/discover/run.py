@@ -37,6 +37,7 @@ from weever_stream.discover.telling import in_order
 from weever_stream.discover.words import name_of, understand
 from weever_stream.drawing import from_difference, printable
 from weever_stream.errors import DataError, did_you_mean
+from weever_stream.index.plain import plain_table
 from weever_stream.rules.reserved import refuse_reserved
 from weever_stream.rules.writing import free_name
 from weever_stream.storage import locate
@@ -162,7 +163,7 @@ def _table(
     for one in table.column_names:
         if table.column_names.count(one) > 1:
             raise DataError(f"the table has more than one column {one}", hint="give each a name of its own")
-    return "table", table if columns is None else table.select(list(columns)), None
+    return "table", plain_table(table if columns is None else table.select(list(columns)), "the table"), None
 
 
 def refuse_unknown(columns: Sequence[str] | None, names: Sequence[str]) -> None:
