@@ -54,6 +54,10 @@ def known_encoding(name: str | None) -> str:
     try:
         found = codecs.lookup(name or UTF8).name
         "".encode(found)
+        if found.endswith("unicode-escape"):
+            raise LookupError(found)  # text of Python programs
+        bytes(range(256)).decode(found, "replace")  # some, as idna, cannot read on after a flaw
+        codecs.getincrementaldecoder(found)
     except (LookupError, ValueError):
         raise DataError(
             f"{str(name)[:40]!r} is no encoding of text", hint="names are those of Python: latin-1, cp1252, utf-16"
@@ -271,7 +275,10 @@ def _pieces(file: DataFile, encoding: str) -> Iterator[bytes]:
     with file.location.open_stream() as stream:
         mark = codecs.BOM_UTF8 if encoding == UTF8 else b""
         while piece := stream.read(_PIECE):
-            yield piece.removeprefix(mark) if decoder is None else decoder.decode(piece).encode(UTF8, "replace")
+            try:
+                yield piece.removeprefix(mark) if decoder is None else decoder.decode(piece).encode(UTF8, "replace")
+            except UnicodeError:  # UTF-16 and UTF-32 that begin with no mark
+                raise _not_encoded(file, encoding) from None
             mark = b""
 
 
@@ -367,7 +374,11 @@ def _not_utf8(file: DataFile, line: int | None, column: str | None = None, *, ut
 
 
 def _not_encoded(file: DataFile, encoding: str, line: int | None = None) -> DataError:
-    return DataError(f"the text is not {encoding}", place=Place(file=str(file), line=line), hint="what wrote the file?")
+    marked = encoding in ("utf-16", "utf-32")
+    hint = (
+        f"without a mark of its byte order it is {encoding}-le or {encoding}-be" if marked else "what wrote the file?"
+    )
+    return DataError(f"the text is not {encoding}", place=Place(file=str(file), line=line), hint=hint)
 
 
 def _arrow_name(encoding: str) -> str:
