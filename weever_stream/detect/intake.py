@@ -7,7 +7,7 @@ schema the first rows give it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -15,14 +15,23 @@ import numpy as np
 import pyarrow as pa
 
 from weever_stream.detect.plainness import UNFIT, unbent
-from weever_stream.errors import DataError, did_you_mean
+from weever_stream.errors import DataError, did_you_mean, the_columns
 from weever_stream.index.arrays import present
 from weever_stream.index.casting import NUMERIC, fit
 from weever_stream.index.codes import flatten
 from weever_stream.index.plain import plain_column, plain_type
 from weever_stream.rules.types import ColumnType, type_of_arrow, type_of_name
 
-__all__ = ["ROW_NUMBER", "Intake", "arrow_schema", "infer_schema", "refuse_null_keys", "to_table"]
+__all__ = [
+    "ROW_NUMBER",
+    "Intake",
+    "are_rows",
+    "arrow_schema",
+    "infer_schema",
+    "refuse_null_keys",
+    "table_of_rows",
+    "to_table",
+]
 
 ROW_NUMBER = "_row"
 """The key column of a table that has none."""
@@ -47,6 +56,21 @@ def to_table(data: Any) -> pa.Table | list[Mapping[str, Any]]:
         if all(isinstance(row, Mapping) for row in rows):
             return rows
     raise DataError(f"cannot read rows from {type(data).__name__}", hint=_FORMS)
+
+
+def are_rows(data: Any) -> bool:
+    """Whether something is rows given as dicts, one at least."""
+    return isinstance(data, (list, tuple)) and bool(data) and all(isinstance(row, Mapping) for row in data)
+
+
+def table_of_rows(rows: Sequence[Mapping[str, Any]], columns: Collection[str] | None = None) -> pa.Table:
+    """Rows given as dicts as a table of some columns, by default all. Their values tell the types."""
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if isinstance(name, str)]
+    found = {}
+    for name in names if columns is None else [name for name in names if name in columns]:
+        values = [_value(row, name, at) for at, row in enumerate(rows)]
+        found[name] = _array(values, pa.field(name, _kind_of(values, name)))
+    return pa.table(found)
 
 
 _FORMS = "give a dict, a list of dicts, an Arrow table, or a pandas or Polars frame"
@@ -219,9 +243,7 @@ def _value(row: Mapping[str, Any], name: str, at: int) -> Any:
 def _require(name: str, known: Sequence[str]) -> None:
     if known.count(name) != 1:
         problem = "there is no column" if name not in known else "there are several columns"
-        raise DataError(
-            f"{problem} {name}", hint=did_you_mean(name, known) or "the columns are " + ", ".join(known[:20])
-        )
+        raise DataError(f"{problem} {name}", hint=did_you_mean(name, known) or the_columns(known))
 
 
 def refuse_null_keys(batch: pa.RecordBatch, key: Sequence[str]) -> None:
