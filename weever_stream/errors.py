@@ -28,6 +28,8 @@ __all__ = [
     "WeeverError",
     "collecting",
     "did_you_mean",
+    "shortened",
+    "the_columns",
 ]
 
 
@@ -198,9 +200,23 @@ class OutputError(WeeverError):
     code = "output"
 
 
+_LONG_NAME = 80
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """A hint with the closest known names, or None where nothing is near."""
     names = list(known)
     folded = {candidate.casefold(): candidate for candidate in names}
     close = get_close_matches(name.casefold(), list(folded), n=2, cutoff=0.6)
     return "did you mean " + " or ".join(folded[match] for match in close) + "?" if close else None
+
+
+def shortened(name: str) -> str:
+    """A name that fits a line, as that of a column in a damaged file may not."""
+    return name if len(name) <= _LONG_NAME else f"{name[:_LONG_NAME]}…"
+
+
+def the_columns(names: Iterable[str], most: int = 12) -> str:
+    """A hint that names the columns that there are: the first ones, the long ones cut."""
+    known = list(map(shortened, names))
+    return "the columns are " + ", ".join(known[:most]) + (", …" if len(known) > most else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from weever_stream.check import check
+from weever_stream.check.engine import MODES
 from weever_stream.check.readers import Wanted, read_schema, read_table
+from weever_stream.check.report import Mode
 from weever_stream.check.sources import find_files
 from weever_stream.errors import DataError
 from weever_stream.rules import ColumnType, fd, parse_rule, unique
@@ -479,3 +481,124 @@ def test_timestamps_of_json_keep_their_zone(tmp_path: Path) -> None:
     ):
         path.write_text("".join(f'{{"x":"{text}"}}\n' for text in texts) + '{"x":null}\n')
         assert read(path, "x").schema.field("x").type == kind
+
+
+def test_declared_doubles_of_json_are_read_as_from_text(tmp_path: Path) -> None:
+    beside, text = tmp_path / "rows.jsonl", tmp_path / "rows.csv"
+    text.write_text("x\n9007199254740993\n")
+    for other in ("1.0", "1.5", "1", "null"):
+        beside.write_text(f'{{"x":9007199254740993}}\n{{"x":{other}}}\n')
+        assert declared(beside, x="double")["x"][0] == declared(text, x="double")["x"][0]
+    beside.write_text('{"x":"1.5"}\n{"x":"2"}\n')
+    assert declared(beside, x="double")["x"].to_pylist() == [1.5, 2.0]
+
+
+def united(folder: Path, *columns: pa.Array) -> pa.ChunkedArray:
+    """A column that several Parquet files hold in parts."""
+    for number, column in enumerate(columns):
+        pq.write_table(pa.table({"k": column}), folder / f"{number}.parquet")
+    return read(folder, "k")["k"]
+
+
+def test_decimals_and_doubles_of_several_files_are_written_alike(tmp_path: Path) -> None:
+    cents = [Decimal(n) / 100 for n in range(1, 2000, 7)] + [Decimal("2.55"), None]
+    doubles = [None if one is None else float(one) for one in cents]
+    found = united(tmp_path, pa.array(cents, pa.decimal128(10, 2)), pa.array(doubles)).to_pylist()
+    assert found == doubles + doubles
+    halves = united(tmp_path, pa.array([Decimal("2.55")], pa.decimal128(10, 2)), pa.array([0.1], pa.float32()))
+    assert halves.to_pylist() == [2.55, pa.scalar(0.1, pa.float32()).cast(pa.float64()).as_py()]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "values"),
+    [
+        (pa.array([2**63], pa.uint64()), pa.array([-1]), [2**63, -1]),
+        (pa.array([2**60 + 1]), pa.array([Decimal("0.5")]), [2**60 + 1, Decimal("0.5")]),
+        (pa.array(["x"]), pa.array(["y"]).dictionary_encode(), ["x", "y"]),
+        (pa.array([time(1)], pa.time32("s")), pa.array([1], pa.time64("ns")), None),
+        (pa.array([None]), pa.array(["y"]), [None, "y"]),
+        (pa.array([[1]]), pa.array([[0.5]]), [[1.0], [0.5]]),
+    ],
+)
+def test_columns_of_several_files_lose_nothing(
+    tmp_path: Path, one: pa.Array, other: pa.Array, values: list[object] | None
+) -> None:
+    found = united(tmp_path, one, other)
+    assert found.to_pylist() == values if values else found.cast(pa.int64()).to_pylist() == [3600 * 10**9, 1]
+
+
+def test_instants_of_several_zones_are_one_column(tmp_path: Path) -> None:
+    ticks = pa.array([0])
+    kinds = (pa.timestamp("us", "UTC"), pa.timestamp("ms", "Europe/Rome"))
+    found = united(tmp_path, *(ticks.cast(kind) for kind in kinds))
+    assert found.cast(pa.int64()).to_pylist() == [0, 0]
+    assert found.type == pa.timestamp("us", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pa.array([2**53 + 1]), pa.array([0.5])),
+        (pa.array([Decimal("0.1234567890123456789")]), pa.array([0.5])),
+        (pa.array([0], pa.timestamp("us")), pa.array([0], pa.timestamp("us", "UTC"))),
+        (pa.array([10**12], pa.timestamp("s")), pa.array([0], pa.timestamp("ns"))),
+        (pa.array([[1]]), pa.array(["x"])),
+    ],
+)
+def test_columns_that_no_type_holds_are_errors(tmp_path: Path, one: pa.Array, other: pa.Array) -> None:
+    with pytest.raises(DataError, match=r"column k is of type .*0\.parquet.*1\.parquet.*no type holds"):
+        united(tmp_path, one, other)
+
+
+def test_long_whole_numbers_beside_fractions_in_csv_files_are_text(tmp_path: Path) -> None:
+    (tmp_path / "0.csv").write_text("k\n9007199254740993\n")
+    (tmp_path / "1.csv").write_text("k\n0.5\n")
+    assert read(tmp_path, "k")["k"].to_pylist() == ["9007199254740993", "0.5"]
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_misfit_has_one_row_number_in_every_mode(tmp_path: Path, in_memory: bool) -> None:
+    rows = pa.table({"k": ["1"] * 70_000 + ["secret"] + ["1"] * 9})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("table: t\ncolumns: {k: bigint}\nrules:\n  - {name: r, deny: t.k != s.k}\n")
+    for mode in MODES:
+        with pytest.raises(DataError, match="column k: the value in row 70001 is not a bigint"):
+            check(str(rules), rows if in_memory else tmp_path / "rows.parquet", mode=mode)
+
+
+VIEWS = pa.array(["x", "x", None], pa.string_view())
+ODD_FORMS = {
+    "views": (VIEWS, 1),
+    "dictionary of views": (pa.DictionaryArray.from_arrays(pa.array([0, 0, None], pa.int8()), VIEWS.slice(0, 1)), 1),
+    "dictionary of nothing": (pa.DictionaryArray.from_arrays(pa.array([0, 0, None], pa.int8()), pa.nulls(1)), 0),
+    "negative scale": (pa.array([Decimal(1200), Decimal(1200), None], pa.decimal128(8, -2)), 1),
+    "dates in milliseconds": (pa.array([date(2024, 1, 1)] * 2 + [None], pa.date64()), 1),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ODD_FORMS)
+def test_odd_forms_of_columns_are_read(tmp_path: Path, name: str, mode: Mode) -> None:
+    column, violations = ODD_FORMS[name]
+    table = pa.table({"id": [1, 2, 3], "k": column})
+    with pa.ipc.new_file(tmp_path / "rows.arrow", table.schema) as writer:
+        writer.write_table(table)
+    for data in (table, tmp_path / "rows.arrow"):
+        report = check("t.k = s.k and t.id != s.id", data, mode=mode, key="id")
+        assert report.results[0].violations == violations
+        assert report.to_arrow().num_rows == (0 if mode == "count" else violations)
+
+
+def test_a_date_that_is_not_at_midnight_is_an_error() -> None:
+    noon = pa.table({"k": pa.array([0, 86_400_000, 43_200_000]).view(pa.date64())})
+    for mode in MODES:
+        with pytest.raises(DataError, match="column k: the value in row 3 is not a date"):
+            check("t.k = s.k", noon, mode=mode)
+
+
+def test_an_empty_parquet_file_is_a_clean_table_in_every_mode(tmp_path: Path) -> None:
+    pq.write_table(TABLE.slice(0, 0), tmp_path / "rows.parquet")
+    for mode in MODES:
+        report = check(RULE, tmp_path / "rows.parquet", mode=mode)
+        assert (report.rows, report.results[0].violations) == (0, 0)

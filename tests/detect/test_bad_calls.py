@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from datetime import date, datetime, timezone
+from datetime import date, datetime, time, timezone
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -120,13 +121,54 @@ def test_a_value_of_another_type_is_named_by_row_and_column(
         ("timestamp", 5),
         ("time", 5),
         ("double", True),
+        ("timestamp", 1_700_000_000.0),
+        ("timestamp", Decimal(1_700_000_000)),
+        ("timestamp", np.int64(5)),
+        ("timestamp", np.datetime64("2024-01-01T00:00:00", "us")),
+        ("timestamp_ntz", np.datetime64("2024-01-01T00:00:00", "s")),
+        ("timestamp_ntz", pd.Timestamp("2024-01-01 00:00:00.000000001")),
+        ("date", 1.2),
+        ("date", pd.NaT),
+        ("date", np.int64(5)),
+        ("bigint", np.float32(1.2)),
+        ("bigint", np.True_),
+        ("bigint", np.array(3.7)),
+        ("double", np.True_),
+        ("double", np.int64(2**53 + 1)),
+        ("time", time(1, tzinfo=timezone.utc)),
+        ("time", np.float64(5)),
+        (pa.timestamp("s"), datetime(2024, 1, 1, 0, 0, 0, 5)),
+        (pa.time32("ms"), time(0, 0, 0, 5)),
+        (pa.float32(), 1.1),
+        (pa.float32(), 1e300),
     ],
 )
 @pytest.mark.parametrize("many", [0, 100])
-def test_no_value_is_bent_to_its_column(declared: str, value: Any, many: int):
+def test_no_value_is_bent_to_its_column(declared: Any, value: Any, many: int):
     detector = Detector(["t.x = s.x"], key="id", schema={"id": "bigint", "x": declared})
     rows = [{"id": n, "x": None} for n in range(many)] + [{"id": -1, "x": value}]
     refused(detector, lambda: detector.insert(rows), DataError, f"row {many + 1}", "column x")
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ("bigint", np.int64(5)),
+        ("double", np.float32(1.5)),
+        ("double", 5),
+        ("boolean", np.True_),
+        ("timestamp_ntz", np.datetime64("2024-01-01T00:00:00", "us")),
+        ("timestamp_ntz", pd.Timestamp("2024-01-01")),
+        (pa.timestamp("ns"), pd.Timestamp("2024-01-01 00:00:00.000000001")),
+        (pa.timestamp("s"), datetime(2024, 1, 1)),
+        (pa.float32(), 1.5),
+        (pa.float32(), float("nan")),
+        ("string", np.str_("a")),
+    ],
+)
+def test_values_that_need_no_bending_are_taken(declared: Any, value: Any):
+    detector = Detector(["t.x = s.x"], key="id", schema={"id": "bigint", "x": declared})
+    assert len(detector.insert([{"id": n, "x": value} for n in range(2)]).added) == 1
 
 
 def test_rows_of_mixed_types_are_refused_before_a_schema_is_made():

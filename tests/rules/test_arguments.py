@@ -12,9 +12,9 @@ import pytest
 
 from weever_stream import Detector, discover, fd, parse_rule, read_rules, unique
 from weever_stream.check import check
-from weever_stream.errors import RuleError
+from weever_stream.errors import DataError, DetectorError, RuleError, RuleErrors
 from weever_stream.learn import ErrorWatch, Learner
-from weever_stream.rules import as_rule_file
+from weever_stream.rules import as_rule_file, write_sql
 
 TEXT = "t.zip = s.zip and t.city != s.city"
 FILE = f"table: cities\nkey: id\nrules:\n  - name: zip_city\n    deny: {TEXT}\n"
@@ -117,3 +117,81 @@ def test_two_rules_of_one_name_are_refused_everywhere():
 @pytest.mark.parametrize("key", ["id", ["id"], ("id",)])
 def test_a_key_is_one_name_or_several(key: Any):
     assert check(TEXT, TABLE, key=key).to_arrow()["left_key"].to_pylist() == ["1"]
+
+
+def test_a_rule_file_in_a_list_is_refused(folder: Path) -> None:
+    file = read_rules(folder / "rules.yaml")
+    for entry in ENTRIES.values():
+        with pytest.raises(RuleError, match="its key and columns would be lost"):
+            entry([file, "t.id = s.id"])
+
+
+def test_a_rule_file_gives_its_key_and_types_to_every_entry_point(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(FILE.replace("rules:", "columns: {zip: bigint}\nrules:"))
+    texts = TABLE.set_column(1, "zip", pa.array(["8001", "08001", "1", "01"]))
+    detector = Detector(path)
+    assert len(detector.insert(texts).added) == 1
+    assert check(path, texts).results[0].violations == 1
+    watch = ErrorWatch(path, texts, error=0.0)
+    assert watch.violations("zip_city") == 1
+    learner = Learner(texts, rules=path)
+    assert learner.key == ("id",)
+    assert learner.table()["zip"].to_pylist() == [8001, 8001, 1, 1]
+    for one in (detector, watch, learner):
+        one.dump(tmp_path / "dump")
+        again: Any = Detector.load(tmp_path / "dump", path) if one is detector else type(one).load(tmp_path / "dump")
+        for kept in (one, again):
+            kept.upsert(texts.slice(3).set_column(0, "id", pa.array([9])))
+            assert len(kept) == 5
+
+
+def test_one_text_is_one_column_everywhere() -> None:
+    assert discover(TABLE, key="id").key == ("id",)
+    assert discover(TABLE, columns="zip").columns == ("zip",)
+    assert Learner(TABLE, key="id", columns="zip").columns == ("zip",)
+    assert len(ErrorWatch.discover(TABLE, "id", columns="zip")) == 4
+    assert write_sql(unique("zip"), key="id") == write_sql(unique("zip"), key=["id"])
+
+
+def test_a_rule_is_asked_for_by_name_or_as_itself() -> None:
+    detector = Detector([*fd("zip", "city", name="one"), *fd("city", "zip", name="other")], key="id")
+    detector.insert(TABLE)
+    assert [detector.count(rule) for rule in ("one", detector.rules[0], fd("zip", "city"), fd("city", "zip"))] == [
+        1,
+        1,
+        1,
+        0,
+    ]
+    assert detector.count(fd("city", "zip", name="one")) == 0
+    for wrong in (fd("zip", ["city", "id"]), 7, unique("zip", name="one")):
+        with pytest.raises(DetectorError):
+            detector.count(wrong)  # type: ignore[arg-type]
+
+
+def test_rows_as_dicts_are_data_everywhere() -> None:
+    rows = TABLE.to_pylist()
+    assert check(TEXT, rows, key="id").results[0].violations == 1
+    assert [one.rule.fingerprint for one in discover(rows).rules] == [
+        one.rule.fingerprint for one in discover(TABLE).rules
+    ]
+    with pytest.raises(DataError, match="row 2 has no column city"):
+        check(TEXT, [rows[0], {"id": 2, "zip": "1"}])
+    with pytest.raises(RuleErrors, match="there is no column zip"):
+        check(TEXT, [{"id": 1}])
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(FILE.replace("rules:", "columns: {zip: bigint}\nrules:"))
+    twice = pa.Table.from_arrays([*TABLE.columns, TABLE["zip"]], [*TABLE.column_names, "zip"])
+    entries: list[Callable[[Any], Any]] = [
+        lambda data: Detector(path).insert(data),
+        lambda data: Learner(data, rules=path),
+        lambda data: check(path, data),
+        lambda data: discover(data),
+    ]
+    for data in (twice, twice.to_pandas()):
+        for entry in entries:
+            with pytest.raises(DataError):
+                entry(data)

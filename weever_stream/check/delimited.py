@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from weever_stream.errors import DataError, Place
-from weever_stream.index.casting import first_misfit
+from weever_stream.index.plain import first_misfit
 from weever_stream.index.spelling import NOT_FINITE, read_texts
 from weever_stream.rules.types import ColumnType
 from weever_stream.storage import reason_of
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
     from weever_stream.check.sources import DataFile
 
-__all__ = ["TEXT", "UTF8", "beyond_doubles", "known_encoding", "read_delimited", "read_header"]
+__all__ = ["EXACT", "TEXT", "UTF8", "beyond_doubles", "known_encoding", "read_delimited", "read_header"]
 
 TEXT = ColumnType("string")
 UTF8 = "utf-8"
 _FIRST = 1 << 20
 _PIECE = 1 << 24
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_EXACT = 2**53
+EXACT = 2**53
 """Whole numbers up to here are exact as doubles."""
 _CELL = re.compile(r"In CSV column #(\d+):(?: Row #(\d+):)?")
 _RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
@@ -54,6 +54,10 @@ def known_encoding(name: str | None) -> str:
     try:
         found = codecs.lookup(name or UTF8).name
         "".encode(found)
+        if found.endswith("unicode-escape"):
+            raise LookupError(found)  # text of Python programs
+        bytes(range(256)).decode(found, "replace")  # some, as idna, cannot read on after a flaw
+        codecs.getincrementaldecoder(found)
     except (LookupError, ValueError):
         raise DataError(
             f"{str(name)[:40]!r} is no encoding of text", hint="names are those of Python: latin-1, cp1252, utf-16"
@@ -228,7 +232,7 @@ def beyond_doubles(column: pa.ChunkedArray) -> bool:
     if not pa.types.is_float64(column.type):
         return False
     bounds = pc.min_max(pc.if_else(pc.is_finite(column), column, None)).as_py()
-    return any(bound is not None and abs(bound) >= _EXACT for bound in bounds.values())
+    return any(bound is not None and abs(bound) >= EXACT for bound in bounds.values())
 
 
 def _endless(column: pa.ChunkedArray) -> bool:
@@ -271,7 +275,10 @@ def _pieces(file: DataFile, encoding: str) -> Iterator[bytes]:
     with file.location.open_stream() as stream:
         mark = codecs.BOM_UTF8 if encoding == UTF8 else b""
         while piece := stream.read(_PIECE):
-            yield piece.removeprefix(mark) if decoder is None else decoder.decode(piece).encode(UTF8, "replace")
+            try:
+                yield piece.removeprefix(mark) if decoder is None else decoder.decode(piece).encode(UTF8, "replace")
+            except UnicodeError:  # UTF-16 and UTF-32 that begin with no mark
+                raise _not_encoded(file, encoding) from None
             mark = b""
 
 
@@ -367,7 +374,11 @@ def _not_utf8(file: DataFile, line: int | None, column: str | None = None, *, ut
 
 
 def _not_encoded(file: DataFile, encoding: str, line: int | None = None) -> DataError:
-    return DataError(f"the text is not {encoding}", place=Place(file=str(file), line=line), hint="what wrote the file?")
+    marked = encoding in ("utf-16", "utf-32")
+    hint = (
+        f"without a mark of its byte order it is {encoding}-le or {encoding}-be" if marked else "what wrote the file?"
+    )
+    return DataError(f"the text is not {encoding}", place=Place(file=str(file), line=line), hint=hint)
 
 
 def _arrow_name(encoding: str) -> str:

@@ -31,8 +31,10 @@ from weever_stream.check.report import Mode, Report, RuleResult, Violations
 from weever_stream.check.rownames import RowNames, name_rows
 from weever_stream.check.rowtexts import RowTexts
 from weever_stream.check.sources import DataFile, find_files
+from weever_stream.detect.intake import are_rows, table_of_rows
 from weever_stream.errors import DataError, did_you_mean
 from weever_stream.index.casting import typed
+from weever_stream.index.plain import plain_table
 from weever_stream.rules import BoundRule, Rule, RuleFile, RulesLike, as_key, as_rule_file, schema_of
 from weever_stream.rules.model import Op
 from weever_stream.rules.reserved import refuse_reserved
@@ -60,7 +62,7 @@ def check(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Checks rules against data: a path, paths, or an Arrow table, pandas or Polars frame; none: the file's `source`.
+    """Checks rules against data: a path, paths, a list of dicts, an Arrow table, a frame; none: the file's `source`.
 
     `rules`: a rule file (path or `RuleFile`), or rules as objects or expressions, one or a list. `key`: the column or
     columns that name a row, in place of the file's. `limit` is how many violations are listed per rule (None: all;
@@ -106,6 +108,9 @@ class _Source:
         kind = None
         if data is None:
             data, kind = _paths_of_source(file)
+        if are_rows(data):
+            names = tuple(dict.fromkeys(str(name) for row in data for name in row))
+            return cls((), table_of_rows(data, columns), wanted, names)
         if isinstance(data, (str, Path)) or (isinstance(data, (list, tuple)) and data):
             files = find_files([data] if isinstance(data, (str, Path)) else list(data), kind)
             return cls(tuple(files), None, wanted, tuple(read_names(files, encoding)))
@@ -126,7 +131,7 @@ class _Source:
         pieces: list[pa.Table] = []
         rows, due, told = 0, _FIRST_PREFIX, -1
         for piece in batches:
-            pieces.append(piece if self.table is None else self._given(piece))
+            pieces.append(piece if self.table is None else self._given(piece, rows))
             rows += piece.num_rows
             if rows >= due:
                 yield pa.concat_tables(pieces)
@@ -134,12 +139,12 @@ class _Source:
         if rows != told:
             yield pa.concat_tables(pieces)
 
-    def _given(self, table: pa.Table) -> pa.Table:
+    def _given(self, table: pa.Table, before: int = 0) -> pa.Table:
         columns = [name for name in dict.fromkeys(table.column_names) if name in self.wanted.columns]
         for name in columns:
             if table.column_names.count(name) > 1:
                 raise DataError(f"the table has more than one column {name}", hint="give each a name of its own")
-        return typed(table.select(columns), self.wanted.types, "the table")
+        return typed(plain_table(table.select(columns), "the table", before), self.wanted.types, "the table", before)
 
 
 def _paths_of_source(file: RuleFile) -> tuple[Any, str | None]:
@@ -164,7 +169,7 @@ def _as_table(data: Any) -> pa.Table:
     except (TypeError, ValueError, pa.ArrowException) as error:
         raise DataError(
             f"{type(data).__name__} is not data that can be checked: {str(error)[:120]}",
-            hint="give a path, an Arrow table, or a pandas or Polars frame",
+            hint="give a path, a list of dicts, an Arrow table, or a pandas or Polars frame",
         ) from None
 
 

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from weever_stream.check.delimited import TEXT, UTF8, beyond_doubles, read_delimited, read_header
+from weever_stream.check.delimited import UTF8, beyond_doubles, read_delimited, read_header
 from weever_stream.check.sources import DataFile, find_files
+from weever_stream.check.uniting import agreed_texts, concatenated
 from weever_stream.errors import DataError, Place
 from weever_stream.index.casting import typed
-from weever_stream.rules.types import ColumnType, type_of_arrow
+from weever_stream.index.plain import plain_table
+from weever_stream.rules.types import ColumnType
 from weever_stream.storage import open_delta, reason_of, scan_delta
 
 if TYPE_CHECKING:
@@ -88,8 +90,8 @@ def read_table(files: Sequence[DataFile], wanted: Wanted) -> pa.Table:
     if len(tables) == 1:
         return tables[0]
     if files[0].format == "csv":
-        tables = _agreed_texts(files, tables, wanted)
-    return _concatenated(files, tables)
+        tables = agreed_texts(files, tables, wanted)
+    return concatenated(files, tables)
 
 
 def read_batches(files: Sequence[DataFile], wanted: Wanted, rows: int) -> Iterator[pa.Table]:
@@ -99,9 +101,13 @@ def read_batches(files: Sequence[DataFile], wanted: Wanted, rows: int) -> Iterat
             file = _parquet(files[0])
             _refuse_repeats(files[0], file.schema_arrow.names, wanted)
             columns = [name for name in file.schema_arrow.names if name in wanted.columns]
+            before = 0
             for batch in file.iter_batches(rows, columns=columns, use_threads=wanted.threads):
                 table = _validated(files[0], pa.Table.from_batches([batch]))
-                yield typed(table, wanted.types, str(files[0]))
+                yield _finished(files[0], table, wanted, before)
+                before += batch.num_rows
+            if not before:
+                yield _finished(files[0], file.schema_arrow.empty_table().select(columns), wanted)
     else:
         yield from _sliced(read_table(files, wanted), rows)
 
@@ -121,7 +127,12 @@ def _read_file(file: DataFile, wanted: Wanted) -> pa.Table:
         if name in wanted.columns and name not in table.column_names:
             null = text in ("__HIVE_DEFAULT_PARTITION__", "")
             table = table.append_column(name, pa.array([None if null else text] * table.num_rows, pa.string()))
-    return typed(table, wanted.types, str(file))
+    return _finished(file, table, wanted)
+
+
+def _finished(file: DataFile, table: pa.Table, wanted: Wanted, before: int = 0) -> pa.Table:
+    """Rows of a file as they are compared: in plain forms, and in the types that were given."""
+    return typed(plain_table(table, str(file), before), wanted.types, str(file), before)
 
 
 def _validated(file: DataFile, table: pa.Table) -> pa.Table:
@@ -273,7 +284,7 @@ def _read_json(file: DataFile, wanted: Wanted) -> pa.Table:
     moments = {name: pa.string() for name in table.column_names if pa.types.is_timestamp(table[name].type)}
     texts = _json(file, wanted, moments) if moments else None
     for at, name in enumerate(table.column_names):
-        if beyond_doubles(table[name]):
+        if beyond_doubles(table[name]) and wanted.types.get(name) != ColumnType("float"):
             with suppress(pa.ArrowInvalid):  # not whole numbers, then: doubles are what they are
                 table = table.set_column(at, name, _json(file, wanted, {name: pa.decimal128(38, 0)})[name])
         elif texts and name in moments:
@@ -287,6 +298,10 @@ def _declared_json(file: DataFile, wanted: Wanted) -> pa.Table:
         name: pa.string() if kind.kind in _WRITTEN_AS_TEXT else pa.decimal128(38, kind.scale)
         for name, kind in wanted.types.items()
         if name in wanted.columns and kind.kind in (*_WRITTEN_AS_TEXT, "decimal")
+    }
+    # A number is read as the nearest double, whatever stands beside it: as from text.
+    types |= {
+        name: pa.float64() for name, kind in wanted.types.items() if name in wanted.columns and kind.kind == "float"
     }
     texts: dict[str, pa.Array] = {}
     while True:
@@ -343,35 +358,3 @@ def _refuse_repeats(file: DataFile, names: Sequence[str], wanted: Wanted) -> Non
     for name in wanted.columns:
         if names.count(name) > 1:
             raise DataError(f"{file} has {names.count(name)} columns {name}", hint="give each a name of its own")
-
-
-def _agreed_texts(files: Sequence[DataFile], tables: list[pa.Table], wanted: Wanted) -> list[pa.Table]:
-    """CSV columns that are text in one file are read as text in all: nothing else holds all of their values."""
-    mixed = {}
-    for name in tables[0].column_names:
-        kinds = {table.schema.field(name).type for table in tables} - {pa.null()}
-        if len(kinds) > 1 and not all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds):
-            mixed[name] = TEXT
-    if not mixed:
-        return tables
-    for i, file in enumerate(files):
-        texts = read_delimited(file, frozenset(mixed), mixed, wanted.null_values, wanted.threads, wanted.encoding)
-        for name in texts.column_names:
-            tables[i] = tables[i].set_column(tables[i].column_names.index(name), name, texts[name])
-    return tables
-
-
-def _concatenated(files: Sequence[DataFile], tables: Sequence[pa.Table]) -> pa.Table:
-    names = tables[0].column_names
-    try:
-        return pa.concat_tables([table.select(names) for table in tables], promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        for file, table in zip(files, tables, strict=True):
-            for name in names:
-                one, other = tables[0].schema.field(name).type, table.schema.field(name).type
-                if type_of_arrow(one) != type_of_arrow(other):
-                    raise DataError(
-                        f"column {name} is of type {one} in {files[0]} and {other} in {file}",
-                        hint="give its type under `columns:`",
-                    ) from None
-        raise

@@ -60,7 +60,7 @@ class Detector:
         self.notes: dict[str, Any] = {}
         self._strict, self._max_pairs = strict, max_pairs
         self._size = (leaf, fanout)
-        self._overrides = file.columns
+        self.types: Mapping[str, ColumnType] = file.columns
         self._orders = Orders()
         self._engine: tuple[Shard, ChangeReader] | None = None
         if schema is not None:
@@ -98,7 +98,7 @@ class Detector:
             return self._nothing()
         puts, versions = kinds_of(data), versions_of(data)
         data = self._typed(whole(data, puts, self._needed()))
-        shard, reader = engine = self._engine or self._made(infer_schema(data, self._needed(), self._overrides))
+        shard, reader = engine = self._engine or self._made(infer_schema(data, self._needed(), self.types))
         batch = reader.mixed(data, puts)
         self._engine = engine
         return self._apply(shard, batch, versions, put=puts)
@@ -114,7 +114,7 @@ class Detector:
         """What became of the changes so far: put, dropped, replaced, stale."""
         return self._engine[0].tally if self._engine else Tally()
 
-    def count(self, rule: str | Rule) -> int:
+    def count(self, rule: str | Rule | Sequence[Rule]) -> int:
         """How many violations of a rule live now, listed or not. O(1)."""
         number = self._number(rule)
         return self._engine[0].counts[number] + self._engine[0].unlisted[number] if self._engine else 0
@@ -126,7 +126,7 @@ class Detector:
         shard = self._engine[0]
         return [listed + more for listed, more in zip(shard.counts, shard.unlisted, strict=True)]
 
-    def violations(self, rule: str | Rule | None = None) -> Violations:
+    def violations(self, rule: str | Rule | Sequence[Rule] | None = None) -> Violations:
         """All living violations of a rule, or of all rules, but for those that are only counted (`max_pairs`)."""
         wanted = range(len(self.rules)) if rule is None else [self._number(rule)]
         if self._engine is None:
@@ -230,7 +230,7 @@ class Detector:
 
     def _typed(self, data: pa.Table | list[Mapping[str, Any]]) -> pa.Table | list[Mapping[str, Any]]:
         """The data with the columns that the rule file types in those types."""
-        return typed(data, self._overrides, "the rows") if self._overrides and isinstance(data, pa.Table) else data
+        return typed(data, self.types, "the rows") if self.types and isinstance(data, pa.Table) else data
 
     def _nothing(self) -> Deltas:
         return Deltas(self._engine[0].plan if self._engine else plan(()), [])
@@ -239,7 +239,7 @@ class Detector:
         data = self._typed(to_table(rows))
         if not len(data):
             return self._nothing()
-        shard, reader = engine = self._engine or self._made(infer_schema(data, self._needed(), self._overrides))
+        shard, reader = engine = self._engine or self._made(infer_schema(data, self._needed(), self.types))
         batch = reader.puts(data, shard.numbered + 1)
         self._engine = engine  # only now: rows that are refused leave no schema behind
         if strict and len(again := shard.repeated(batch)):
@@ -259,9 +259,17 @@ class Detector:
         shard.remember_drops = self._remembered  # where a late change may arrive, the order of dropped keys counts too
         return Deltas(shard.plan, list(shard.apply(batch, order, drops=put is not True)))
 
-    def _number(self, rule: str | Rule) -> int:
-        name = rule.name if isinstance(rule, Rule) else rule
-        names = [known.name for known in self.rules]
-        if name not in names:
+    def _number(self, rule: str | Rule | Sequence[Rule]) -> int:
+        """The place of a rule that is given by name, or as itself, or alone in a list, as `fd` returns it."""
+        one = rule[0] if isinstance(rule, (tuple, list)) and len(rule) == 1 else rule
+        if not isinstance(one, (str, Rule)):
+            raise DetectorError(f"{type(rule).__name__} is not one rule", hint="give a Rule or the name of one")
+        name, names = one.name if isinstance(one, Rule) else one, [known.name for known in self.rules]
+        if isinstance(one, Rule):
+            # A rule is what it says: another of its name is not meant.
+            same = [at for at, known in enumerate(self.rules) if known.fingerprint == one.fingerprint]
+            if same:
+                return next((at for at in same if names[at] == name), same[0])
+        if isinstance(one, Rule) or name not in names:
             raise DetectorError(f"there is no rule {name}", hint=did_you_mean(name, names) or ", ".join(names[:12]))
         return names.index(name)

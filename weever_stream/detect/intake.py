@@ -7,24 +7,31 @@ schema the first rows give it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from weever_stream.errors import DataError, did_you_mean
+from weever_stream.detect.plainness import UNFIT, unbent
+from weever_stream.errors import DataError, did_you_mean, the_columns
 from weever_stream.index.arrays import present
 from weever_stream.index.casting import NUMERIC, fit
 from weever_stream.index.codes import flatten
+from weever_stream.index.plain import plain_column, plain_type
 from weever_stream.rules.types import ColumnType, type_of_arrow, type_of_name
 
-__all__ = ["ROW_NUMBER", "Intake", "arrow_schema", "infer_schema", "refuse_null_keys", "to_table"]
-
-_UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError, TypeError, ValueError)
-"""What Arrow raises for a value that is not of the type."""
+__all__ = [
+    "ROW_NUMBER",
+    "Intake",
+    "are_rows",
+    "arrow_schema",
+    "infer_schema",
+    "refuse_null_keys",
+    "table_of_rows",
+    "to_table",
+]
 
 ROW_NUMBER = "_row"
 """The key column of a table that has none."""
@@ -41,13 +48,29 @@ def to_table(data: Any) -> pa.Table | list[Mapping[str, Any]]:
     if hasattr(data, "__arrow_c_stream__"):
         try:
             return pa.table(data)
-        except (pa.ArrowInvalid, TypeError):
-            raise DataError(f"{type(data).__name__} is not a table", hint=_FORMS) from None
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            why = "it has several columns of one name" if "uplicate column" in str(error) else "Arrow cannot read it"
+            raise DataError(f"{type(data).__name__} is not a table: {why}", hint=_FORMS) from None
     if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
         rows = list(data)
         if all(isinstance(row, Mapping) for row in rows):
             return rows
     raise DataError(f"cannot read rows from {type(data).__name__}", hint=_FORMS)
+
+
+def are_rows(data: Any) -> bool:
+    """Whether something is rows given as dicts, one at least."""
+    return isinstance(data, (list, tuple)) and bool(data) and all(isinstance(row, Mapping) for row in data)
+
+
+def table_of_rows(rows: Sequence[Mapping[str, Any]], columns: Collection[str] | None = None) -> pa.Table:
+    """Rows given as dicts as a table of some columns, by default all. Their values tell the types."""
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if isinstance(name, str)]
+    found = {}
+    for name in names if columns is None else [name for name in names if name in columns]:
+        values = [_value(row, name, at) for at, row in enumerate(rows)]
+        found[name] = _array(values, pa.field(name, _kind_of(values, name)))
+    return pa.table(found)
 
 
 _FORMS = "give a dict, a list of dicts, an Arrow table, or a pandas or Polars frame"
@@ -95,8 +118,7 @@ def storable(schema: pa.Schema) -> pa.Schema:
 def _storable(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return _storable(kind.value_type)
-    text = pa.types.is_string(kind) or str(kind) == "string_view"
-    return pa.large_string() if text else kind  # a run may hold more than 2 GB of text
+    return pa.large_string() if pa.types.is_string(kind) else plain_type(kind)  # a run may hold more than 2 GB of text
 
 
 def _kind_of(values: list[Any], name: str) -> pa.DataType:
@@ -104,7 +126,7 @@ def _kind_of(values: list[Any], name: str) -> pa.DataType:
         return pa.decimal128(38, 18)  # later values may need more digits than the first
     try:
         kind = pa.array(values).type
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
+    except UNFIT:
         raise DataError(
             f"the values of column {name} do not have one type", hint=f"give a schema, such as {{{name!r}: 'string'}}"
         ) from None
@@ -143,11 +165,11 @@ class Intake:
             if not self._names <= row.keys():
                 return None
             for name, kind, plain in self._plain:
-                if type(row[name]) is not plain and not _unbent(row[name], kind):
+                if type(row[name]) is not plain and not unbent(row[name], kind):
                     return None
         try:
             return pa.RecordBatch.from_struct_array(pa.array(rows, self._struct, size=len(rows)))
-        except _UNFIT:
+        except UNFIT:
             return None
 
 
@@ -158,34 +180,15 @@ def _plain(kind: pa.DataType) -> type | None:
     """The Python type whose values Arrow takes for this one as they are."""
     if pa.types.is_integer(kind):
         return int
-    if pa.types.is_floating(kind):
+    if pa.types.is_float64(kind):
         return float
     return str if pa.types.is_large_string(kind) else None
-
-
-def _unbent(value: Any, kind: pa.DataType) -> bool:
-    """Whether Arrow would keep the value's meaning.
-
-    Left alone it takes bytes for text, ticks for times and truth for numbers, cuts fractions off, and mixes times with
-    and without a zone.
-    """
-    if isinstance(value, bool):
-        return bool(pa.types.is_boolean(kind))
-    if isinstance(value, datetime):
-        return bool(pa.types.is_timestamp(kind)) and (value.tzinfo is not None) == (kind.tz is not None)
-    if isinstance(value, (float, Decimal)):
-        return not pa.types.is_integer(kind)
-    if isinstance(value, int):
-        return not pa.types.is_temporal(kind)
-    if isinstance(value, (bytes, bytearray)):
-        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
-    return True
 
 
 def _cast(data: pa.Table, names: list[str], field: pa.Field) -> pa.Array:
     if names.count(field.name) != 1:
         _require(field.name, names)
-    array = flatten(data.column(names.index(field.name)))
+    array = flatten(plain_column(data.column(names.index(field.name)), field.name, "the rows"))
     if array.type == field.type:
         return array
     comparable, given = type_of_arrow(field.type), type_of_arrow(array.type)
@@ -195,7 +198,7 @@ def _cast(data: pa.Table, names: list[str], field: pa.Field) -> pa.Array:
         raise DataError(f"column {field.name} was {field.type} and comes as {array.type}", hint=_CAST_HINT)
     try:
         return fit(array, field.type) if numbers else array.cast(field.type)
-    except pa.ArrowInvalid:
+    except UNFIT:
         raise DataError(
             f"column {field.name} holds values that do not fit {field.type} (they come as {array.type})",
             hint=_CAST_HINT,
@@ -207,10 +210,10 @@ _CAST_HINT = "give a schema that holds all values, or cast the column"
 
 def _array(values: list[Any], field: pa.Field) -> pa.Array:
     try:
-        if all(_unbent(value, field.type) for value in values):
+        if all(unbent(value, field.type) for value in values):
             return pa.array(values, field.type)
         raise ValueError(field.name)
-    except _UNFIT:
+    except UNFIT:
         at = next(row for row, value in enumerate(values) if not _fits(value, field.type))
         raise DataError(
             f"row {at + 1}: the value of column {field.name} is not a {field.type}"
@@ -222,9 +225,9 @@ def _array(values: list[Any], field: pa.Field) -> pa.Array:
 def _fits(value: Any, kind: pa.DataType) -> bool:
     try:
         pa.array([value], kind)
-    except _UNFIT:
+    except UNFIT:
         return False
-    return _unbent(value, kind)
+    return unbent(value, kind)
 
 
 def _value(row: Mapping[str, Any], name: str, at: int) -> Any:
@@ -240,9 +243,7 @@ def _value(row: Mapping[str, Any], name: str, at: int) -> Any:
 def _require(name: str, known: Sequence[str]) -> None:
     if known.count(name) != 1:
         problem = "there is no column" if name not in known else "there are several columns"
-        raise DataError(
-            f"{problem} {name}", hint=did_you_mean(name, known) or "the columns are " + ", ".join(known[:20])
-        )
+        raise DataError(f"{problem} {name}", hint=did_you_mean(name, known) or the_columns(known))
 
 
 def refuse_null_keys(batch: pa.RecordBatch, key: Sequence[str]) -> None:

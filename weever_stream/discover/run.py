@@ -25,6 +25,7 @@ from weever_stream.check.readers import Wanted, read_names, read_table
 from weever_stream.check.rownames import name_rows
 from weever_stream.check.sources import find_files
 from weever_stream.detect.identity import python_values
+from weever_stream.detect.intake import are_rows, table_of_rows
 from weever_stream.discover.approximate import find_approximate
 from weever_stream.discover.budget import Budget, bytes_of
 from weever_stream.discover.hydra import Outcome, find_rules
@@ -36,7 +37,9 @@ from weever_stream.discover.support import count_support, estimate_support
 from weever_stream.discover.telling import in_order
 from weever_stream.discover.words import name_of, understand
 from weever_stream.drawing import from_difference, printable
-from weever_stream.errors import DataError, did_you_mean
+from weever_stream.errors import DataError, did_you_mean, the_columns
+from weever_stream.index.plain import plain_table
+from weever_stream.rules import as_key
 from weever_stream.rules.reserved import refuse_reserved
 from weever_stream.rules.writing import free_name
 from weever_stream.storage import locate
@@ -63,8 +66,8 @@ _WEIGHED = 4096
 def discover(
     data: Any,
     *,
-    columns: Sequence[str] | None = None,
-    key: Sequence[str] = (),
+    columns: str | Sequence[str] | None = None,
+    key: str | Sequence[str] | None = None,
     cross: bool = True,
     shared: float = 0.3,
     one_row: bool = False,
@@ -82,7 +85,7 @@ def discover(
     progress: Progress | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Discovery:
-    """Finds rules in data: a path, paths, or an Arrow table, pandas or Polars frame.
+    """Finds rules in data: a path, paths, a list of dicts, an Arrow table, or a pandas or Polars frame.
 
     `key` names the columns that identify a row, for the rule file; by default the first column that does.
     `columns` limits the table, `max_predicates` the length of a rule, `top` how many are returned (None: all; else none
@@ -97,6 +100,7 @@ def discover(
         if not 0 <= share < 1:
             raise DataError(f"an error of {share} is no share", hint="0 for exact rules, 0.001 for one in a thousand")
     approximate = bool(error or error_rows)
+    key, columns = as_key(key), None if columns is None else as_key(columns)
     say = progress or (lambda phase, done, total: None)
     say("reading", 0, 1)
     budget = Budget(seconds, memory=None if memory is None else bytes_of(memory), stopped=stopped)
@@ -105,7 +109,7 @@ def discover(
     refuse_unknown(key, table.column_names)
     named = find_key(table, key)
     say("comparing columns", 0, 1)
-    options = Options(None if columns is None else tuple(columns), order_text, cross, shared, one_row)
+    options = Options(columns, order_text, cross, shared, one_row)
     space = space_of(table, options, budget)
     # The rest of the time is for ranking and counting.
     searching = budget.share(0.85)
@@ -152,17 +156,18 @@ def _table(
         delta = str(paths[0]) if len(paths) == 1 and [one.format for one in files] == ["delta"] else None
         return name, read_table(files, wanted), delta
     try:
-        table = data if isinstance(data, pa.Table) else pa.table(data)
+        rows = table_of_rows(data) if are_rows(data) else data
+        table = rows if isinstance(rows, pa.Table) else pa.table(rows)
     except (TypeError, ValueError, pa.ArrowException) as error:
         raise DataError(
             f"{type(data).__name__} is not data in which rules can be found: {str(error)[:120]}",
-            hint="give a path, an Arrow table, or a pandas or Polars frame",
+            hint="give a path, a list of dicts, an Arrow table, or a pandas or Polars frame",
         ) from None
     refuse_unknown(columns, table.column_names)
     for one in table.column_names:
         if table.column_names.count(one) > 1:
             raise DataError(f"the table has more than one column {one}", hint="give each a name of its own")
-    return "table", table if columns is None else table.select(list(columns)), None
+    return "table", plain_table(table if columns is None else table.select(list(columns)), "the table"), None
 
 
 def refuse_unknown(columns: Sequence[str] | None, names: Sequence[str]) -> None:
@@ -170,7 +175,7 @@ def refuse_unknown(columns: Sequence[str] | None, names: Sequence[str]) -> None:
     refuse_reserved(columns or names)
     for column in columns or ():
         if column not in names:
-            hint = did_you_mean(column, names) or "the columns are " + ", ".join(list(names)[:12])
+            hint = did_you_mean(column, names) or the_columns(names)
             raise DataError(f"there is no column {column}", hint=hint)
 
 

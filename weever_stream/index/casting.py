@@ -21,21 +21,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from weever_stream.errors import DataError
+from weever_stream.index.plain import first_misfit, plain_column
 from weever_stream.index.spelling import PLAINLY_TEXT, read_texts, write_texts
 from weever_stream.rules.types import ColumnType, type_of_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["NUMERIC", "first_misfit", "fit", "typed"]
+__all__ = ["NUMERIC", "fit", "typed"]
 
 NUMERIC = frozenset({"integer", "uint64", "decimal", "float"})
 
 
-def typed(table: pa.Table, types: Mapping[str, ColumnType], source: str) -> pa.Table:
-    """The table with some columns in the given types. Raises `DataError` at the first value that does not fit."""
+def typed(table: pa.Table, types: Mapping[str, ColumnType], source: str, before: int = 0) -> pa.Table:
+    """The table with some columns in the given types. Raises `DataError` at the first value that does not fit.
+
+    `before` is how many rows of the source come before these.
+    """
     for at, name in enumerate(table.column_names):
-        wanted, column = types.get(name), table[name]
+        wanted, column = types.get(name), table.column(at)
         if wanted is None or type_of_arrow(column.type) == wanted:
             continue
         convert = _conversion(type_of_arrow(column.type), wanted)
@@ -44,6 +48,7 @@ def typed(table: pa.Table, types: Mapping[str, ColumnType], source: str) -> pa.T
                 f"{source}: column {name} is of type {column.type} and cannot become a {wanted} without loss",
                 hint=_hint(type_of_arrow(column.type), wanted),
             )
+        column = plain_column(column, name, source, before)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         try:
@@ -51,7 +56,7 @@ def typed(table: pa.Table, types: Mapping[str, ColumnType], source: str) -> pa.T
         except pa.ArrowInvalid:
             row = first_misfit(column, convert)
             raise DataError(
-                f"{source}: column {name}: the value in row {row + 1} is not a {wanted}",
+                f"{source}: column {name}: the value in row {before + row + 1} is not a {wanted}",
                 hint="fix the value, or change the type under `columns:`",
             ) from None
         table = table.set_column(at, name, pa.chunked_array(chunks, wanted.to_arrow()))
@@ -109,17 +114,3 @@ def _cast_number(values: pa.Array, target: pa.DataType) -> pa.Array:
         # Between decimals and doubles Arrow's own cast is off by one ulp now and then; text is right, as in Spark.
         values = values.cast(pa.string())
     return values.cast(target, safe=not pa.types.is_floating(target))
-
-
-def first_misfit(column: pa.ChunkedArray, convert: Callable[[pa.Array], pa.Array]) -> int:
-    """The first row that cannot be converted, by halving."""
-    low, high = 0, len(column)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            for chunk in column.slice(low, middle - low).chunks:
-                convert(chunk)
-            low = middle
-        except pa.ArrowInvalid:
-            high = middle
-    return low

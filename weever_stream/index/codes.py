@@ -58,8 +58,10 @@ def flatten(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):
         if column.num_chunks == 1:
             column = column.chunk(0)
+        elif column.num_chunks:
+            column = pa.concat_arrays(column.chunks)
         else:
-            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+            return pa.array([], column.type.value_type if column.type.id == _DICTIONARY else column.type)
     return column.dictionary_decode() if column.type.id == _DICTIONARY else column
 
 

@@ -18,7 +18,7 @@ from weever_stream.detect.intake import ROW_NUMBER
 from weever_stream.detect.sections import Format, ipc, read_container, read_ipc, write_container
 from weever_stream.discover.predicates import Comparison
 from weever_stream.learn.lattice import ANYTHING
-from weever_stream.rules import Column, ColumnType, Op, common_type, schema_of
+from weever_stream.rules import Column, ColumnType, Op, common_type, schema_of, type_of_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +69,8 @@ def dump_learner(learner: Learner, path: Path) -> None:
         **asdict(learner._orders),
         "names": {box.tobytes().hex(): learner._rule(box).name for box in keeper.told()},
     }
+    if learner._types:
+        contents["types"] = {name: str(kind) for name, kind in learner._types.items()}
     write_container(path, _FORMAT, contents, sections)
 
 
@@ -94,6 +96,7 @@ def load_learner(kind: type[Learner], path: Path) -> Learner:
         table = read_ipc(rows).combine_chunks()
         learner = kind.__new__(kind)
         learner.key = tuple(contents["key"])
+        learner._types = {name: type_of_name(kind) for name, kind in contents.get("types", {}).items()}
         learner._schema = table.schema
         learner._reader = ChangeReader(table.schema, learner.key or (ROW_NUMBER,), numbered=not learner.key)
         comparisons = _comparisons(contents["comparisons"], schema_of(table.schema))

@@ -28,11 +28,11 @@ import pyarrow as pa
 
 from weever_stream.detect.detector import Detector
 from weever_stream.detect.dump import damage_told, load_shard
-from weever_stream.detect.intake import to_table
+from weever_stream.detect.intake import table_of_rows, to_table
 from weever_stream.discover.run import discover
 from weever_stream.discover.words import understand
 from weever_stream.errors import DataError, StateError
-from weever_stream.rules import Rule, RulesLike, parse_rule, write_rule
+from weever_stream.rules import Rule, RuleFile, RulesLike, parse_rule, type_of_name, write_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -82,8 +82,8 @@ class ErrorChanges:
 class ErrorWatch:
     """Holds rows and tells, for every batch of changes, which rules are still within their limit.
 
-    `rules`: as `Detector` takes them. `rows`: what the table holds to begin with. `key` and
-    `schema` as for `Detector`. `error` is the limit, `hysteresis` the share of it by which it must be passed.
+    `rules`: as `Detector` takes them. `rows`: what the table holds to begin with. `key` and `schema` as for `Detector`:
+    a rule file gives its key and its types. `error` is the limit, `hysteresis` the share by which it must be passed.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ErrorWatch:
         rules: RulesLike,
         rows: Any = None,
         *,
-        key: str | Sequence[str],
+        key: str | Sequence[str] | None = None,
         schema: Any = None,
         error: float = 0.001,
         hysteresis: float = 0.2,
@@ -119,7 +119,7 @@ class ErrorWatch:
         *,
         error: float = 0.001,
         hysteresis: float = 0.2,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         **options: Any,
     ) -> ErrorWatch:
         """A watch over the rules that a table obeys but for the limit. `options` are those of `discover`.
@@ -127,7 +127,7 @@ class ErrorWatch:
         Rules are looked for among `columns`; by default among all that are not of the key.
         """
         data = to_table(table)
-        data = data if isinstance(data, pa.Table) else pa.Table.from_pylist([dict(row) for row in data])
+        data = data if isinstance(data, pa.Table) else table_of_rows(data)
         named = {key} if isinstance(key, str) else set(key)
         looked_at = [name for name in data.column_names if name not in named] if columns is None else columns
         found = discover(data, columns=looked_at, error=error, **options)
@@ -179,7 +179,9 @@ class ErrorWatch:
             {"name": rule.name, "deny": write_rule(rule), "severity": rule.severity, "words": words, "holds": holds}
             for rule, words, holds in zip(self.rules, self._words, self._holds, strict=True)
         ]
-        limits = {"error": self.error, "hysteresis": self.hysteresis, "key": list(self._detector.key)}
+        limits: dict[str, Any] = {"error": self.error, "hysteresis": self.hysteresis, "key": list(self._detector.key)}
+        if self._detector.types:
+            limits["columns"] = {name: str(kind) for name, kind in self._detector.types.items()}
         self._detector.notes[_NOTE] = {"version": _VERSION, **limits, "rules": noted}
         self._detector.dump(path)
 
@@ -196,9 +198,9 @@ class ErrorWatch:
                 hint="read it with that release, or build the watch again from the rows",
             )
         with damage_told(str(path)):
+            types = {name: type_of_name(kind) for name, kind in noted.get("columns", {}).items()}
             watch = cls(
-                [_rule(one) for one in noted["rules"]],
-                key=noted["key"],
+                RuleFile("table", tuple(_rule(one) for one in noted["rules"]), tuple(noted["key"]), types),
                 error=noted["error"],
                 hysteresis=noted["hysteresis"],
             )

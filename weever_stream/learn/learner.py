@@ -26,11 +26,12 @@ from weever_stream.discover.predicates import Options, comparisons_in, compariso
 from weever_stream.discover.run import refuse_unknown
 from weever_stream.discover.words import name_of, understand
 from weever_stream.errors import DataError, DetectorError, did_you_mean
+from weever_stream.index.casting import typed
 from weever_stream.learn.held import Held
 from weever_stream.learn.keeper import SMALL, Keeper
 from weever_stream.learn.labels import Labelled
 from weever_stream.learn.learned import Learned, RuleChange, reasons
-from weever_stream.rules import ColumnType, Rule, RulesLike, as_key, as_rule_file, schema_of
+from weever_stream.rules import ColumnType, Rule, RuleFile, RulesLike, as_key, as_rule_file, schema_of
 from weever_stream.rules.reserved import refuse_reserved
 from weever_stream.rules.writing import free_name
 
@@ -53,9 +54,9 @@ class Learner:
     `rows`: the first ones (an Arrow table, a frame, dicts). `key`: the column or columns that name a row; without one
     rows are numbered from 1. `schema`: types of the columns, where the rows do not tell. `columns`: those that rules
     may read; by default all but the key. `rules`: as `Detector` takes them; then only comparisons that
-    those make are looked at. `cross`, `shared` and `order_text` shape the space as in `discover`, `max_predicates`
-    limits a rule's length. `sequence`: that of the rows, one or one each; without it they are older than every change
-    that has one.
+    those make are looked at, and a rule file gives its key and its types.
+    `cross`, `shared` and `order_text` shape the space as in `discover`, `max_predicates` limits a rule's length.
+    `sequence`: that of the rows, one or one each; without it they are older than every change that has one.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Learner:
         *,
         key: str | Sequence[str] | None = None,
         schema: Any = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         rules: RulesLike | None = None,
         cross: bool = True,
         shared: float = 0.3,
@@ -77,9 +78,12 @@ class Learner:
     ) -> None:
         if max_predicates is not None and max_predicates < 1:
             raise DataError("a rule has at least one predicate", hint="max_predicates: 1 or more, or None")
-        self.key: tuple[str, ...] = as_key(key)
-        data = to_table(rows)
-        stored = _stored(data, schema, self.key, columns)
+        file = None if rules is None else as_rule_file(rules)
+        self.key: tuple[str, ...] = file.key if file and key is None else as_key(key)
+        self._types: Mapping[str, ColumnType] = file.columns if file else {}
+        columns = None if columns is None else as_key(columns)
+        data = self._typed(to_table(rows))
+        stored = _stored(data, schema, self._types, self.key, columns)
         numbers = [] if self.key else [pa.field(ROW_NUMBER, pa.int64())]
         keys = [stored.field(name) for name in self.key]
         self._schema = pa.schema([*numbers, *keys, *(one for one in stored if one.name not in self.key)])
@@ -87,7 +91,7 @@ class Learner:
         batch = self._reader.puts(data, 1) if len(data) else pa.RecordBatch.from_pylist([], self._schema)
         learned = [name for name in self._schema.names if name not in (*self.key, ROW_NUMBER)]
         asked = Options(tuple(columns or learned), order_text, cross, shared)
-        comparisons = _comparisons(pa.Table.from_batches([batch]), asked, rules)
+        comparisons = _comparisons(pa.Table.from_batches([batch]), asked, file)
         batch = self._without_unread(batch, comparisons)
         self._start(comparisons, max_predicates, seed, small)
         self._numbered = 0 if self.key else batch.num_rows
@@ -124,7 +128,7 @@ class Learner:
 
     def insert(self, rows: Any, *, sequence: int | Sequence[int] | None = None) -> Learned:
         """Takes rows in; one whose key is held replaces it."""
-        data = to_table(rows)
+        data = self._typed(to_table(rows))
         if not len(data):
             return Learned()
         batch = self._reader.puts(data, self._numbered + 1)
@@ -145,7 +149,7 @@ class Learner:
     def apply(self, changes: Any) -> Learned:
         """Applies mixed changes: rows with `_change_type` and, to order them, `_commit_version`."""
         self._require_key()
-        data = to_table(changes)
+        data = self._typed(to_table(changes))
         if not len(data):
             return Learned()
         puts, versions = kinds_of(data), versions_of(data)
@@ -221,6 +225,10 @@ class Learner:
 
     # Inside
 
+    def _typed(self, data: pa.Table | list[Mapping[str, Any]]) -> pa.Table | list[Mapping[str, Any]]:
+        """The data with the columns that the rule file types in those types."""
+        return typed(data, self._types, "the rows") if self._types and isinstance(data, pa.Table) else data
+
     def _learned(self, before: NDArray[np.uint8], after: NDArray[np.uint8], news: Any, changes: int) -> Learned:
         """What is told of a change."""
         were, are = ({box.tobytes() for box in some} for some in (before, after))
@@ -288,17 +296,23 @@ class Learner:
 
 
 def _stored(
-    data: pa.Table | list[Mapping[str, Any]], schema: Any, key: Sequence[str], columns: Sequence[str] | None
+    data: pa.Table | list[Mapping[str, Any]],
+    schema: Any,
+    given: Mapping[str, ColumnType],
+    key: Sequence[str],
+    columns: Sequence[str] | None,
 ) -> pa.Schema:
-    """The key and the columns to learn about, with their types."""
+    """The key and the columns to learn about, with their types: those that are given come first."""
     if schema is not None:
         known = arrow_schema(schema)
+        declared = [field.with_type(given[field.name].to_arrow()) if field.name in given else field for field in known]
+        known = arrow_schema(pa.schema(declared))
     elif isinstance(data, pa.Table):
         known = storable(data.schema)
     elif data:
         names = list(dict.fromkeys(name for row in data for name in row))
-        there = [name for name in names if any(row.get(name) is not None for row in data)]
-        known = infer_schema(data, there, {})
+        there = [name for name in names if name in given or any(row.get(name) is not None for row in data)]
+        known = infer_schema(data, there, given)
     else:
         raise DataError("there are no rows and no schema to learn from", hint="give rows, or a schema")
     types = schema_of(known)
@@ -321,7 +335,7 @@ def _stored(
     return pa.schema([known.field(name) for name in dict.fromkeys(kept)])
 
 
-def _comparisons(table: pa.Table, options: Options, rules: RulesLike | None) -> list[Comparison]:
+def _comparisons(table: pa.Table, options: Options, rules: RuleFile | None) -> list[Comparison]:
     """The comparisons to look at: those of the first rows, or those that some rules make."""
     if rules is None:
         if table.num_rows:
@@ -330,7 +344,7 @@ def _comparisons(table: pa.Table, options: Options, rules: RulesLike | None) -> 
     types, _ = usable(schema_of(table.schema), (), options)
     asked = {
         frozenset(column.name for column in predicate.columns)
-        for rule in as_rule_file(rules).rules
+        for rule in rules.rules
         for predicate in rule.predicates
         if predicate.rows == {"t", "s"}
     }

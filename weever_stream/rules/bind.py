@@ -12,7 +12,16 @@ import unicodedata
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from weever_stream.errors import Place, RuleError, RuleErrors, TypeMismatchError, collecting, did_you_mean
+from weever_stream.errors import (
+    Place,
+    RuleError,
+    RuleErrors,
+    TypeMismatchError,
+    collecting,
+    did_you_mean,
+    shortened,
+    the_columns,
+)
 from weever_stream.rules.literals import MAX_DIGITS, coerce
 from weever_stream.rules.model import Column, Constant, Op, Predicate, Rule
 from weever_stream.rules.reserved import RENAME, is_reserved
@@ -141,7 +150,8 @@ def unknown_hint(name: str, schema: Iterable[str]) -> str:
     names = list(schema)
     folded = _folded(name)
     if len(names) == 1 and (other := re.search(r"[;|\t]", names[0])):
-        return f"the only column is {names[0]!r}; are {other[0]!r} the separators? CSV has commas, and .tsv files tabs"
+        only = f"the only column is {shortened(names[0])!r}"
+        return f"{only}; are {other[0]!r} the separators? CSV has commas, and .tsv files tabs"
     if same := [known for known in names if _folded(known) == folded]:
         return f"names are compared letter by letter; did you mean {' or '.join(same)}?"
     if hint := did_you_mean(name, names):
@@ -149,8 +159,7 @@ def unknown_hint(name: str, schema: Iterable[str]) -> str:
     # a header may say more than the name, as in `ident(String)`
     if longer := [known for known in names if re.match(re.escape(folded) + r"\W", _folded(known))]:
         return f"did you mean {' or '.join(longer[:2])}?"
-    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    return f"the columns are {shown}" if names else "the table has no columns"
+    return the_columns(names) if names else "the table has no columns"
 
 
 def _folded(name: str) -> str:

@@ -1,7 +1,7 @@
 """The predicates of a rule in the types of their columns: bounds reduced, and what no pair of rows can satisfy refused.
 
 Both need the types. Constants that differ as decimals may be one double. And equality is not transitive when a double
-is between: the integers 2^53 and 2^53 + 1 both equal the double 2^53. Cost: linear in the predicates of a rule.
+is between: the integers 2^53 and 2^53 + 1 both equal the double 2^53. Cost: about that of sorting a rule's predicates.
 """
 
 from __future__ import annotations
@@ -98,12 +98,18 @@ def _representatives(typed: Sequence[Typed], types: Mapping[str, ColumnType]) ->
     Two doubles that are equal are the same, and so are two exact values. An exact value that equals a double is only
     rounded to it: it may differ from the next one that is.
     """
-    groups: dict[Column, set[Column]] = {}
+    leaders: dict[Column, Column] = {}
+
+    def leader(column: Column) -> Column:
+        while (above := leaders.setdefault(column, column)) != column:
+            column = leaders[column] = leaders[above]
+        return column
+
     for _, one in typed:
         if one.op is not Op.EQ or isinstance(one.right, Constant):
             continue
         if one.domain.kind == "float" and {types[one.left.name].kind, types[one.right.name].kind} != {"float"}:
             continue
-        merged = groups.get(one.left, {one.left}) | groups.get(one.right, {one.right})
-        groups.update(dict.fromkeys(merged, merged))
-    return {column: min(group) for column, group in groups.items()}
+        first, second = sorted((leader(one.left), leader(one.right)))
+        leaders[second] = first
+    return {column: leader(column) for column in list(leaders)}

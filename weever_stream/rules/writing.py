@@ -111,8 +111,12 @@ def _write_listed(predicate: Predicate, types: Mapping[str, ColumnType]) -> str:
     return f"{listed(predicate.left)} {symbol} {listed(predicate.right)}"
 
 
-def write_sql(rule: Rule, *, table: str = "rows", key: Sequence[str] = ("key",)) -> str:
-    """A Spark SQL query whose rows are the violations: one row, or the two rows of a pair, each pair once."""
+def write_sql(rule: Rule, *, table: str = "rows", key: str | Sequence[str] = "key") -> str:
+    """A Spark SQL query whose rows are the violations: one row, or the two rows of a pair, each pair once.
+
+    `key`: the column or columns that name a row.
+    """
+    key = (key,) if isinstance(key, str) else tuple(key)
     where = " AND ".join(f"{_sql(p.left)} {_sql_symbol(p.op)} {_sql(p.right)}" for p in rule.predicates)
     if rule.one_row:
         return f"SELECT t.* FROM {_sql_table(table)} t WHERE {where}"
