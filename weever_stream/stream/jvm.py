@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 import traceback
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
@@ -29,7 +29,7 @@ from weever_stream.discover.budget import machine_memory
 from weever_stream.errors import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark import SparkConf
 
@@ -221,13 +221,41 @@ def launch(conf: SparkConf, log: Path) -> None:
     reading, writing = os.pipe()
     thread = threading.Thread(target=_read, args=(reading, pump), name="weever-jvm", daemon=True)
     thread.start()
+    with _deferred_signals():
+        try:
+            gateway: Any = launch_gateway(conf, _DeafToSigterm(stderr=writing))  # type: ignore[no-untyped-call]
+        finally:
+            os.close(writing)  # the JVM has its own
+        SparkContext._ensure_initialized(gateway=gateway)
+        heap = int(gateway.jvm.java.lang.Runtime.getRuntime().maxMemory())
+        _running.append(Jvm(gateway.proc, pump, thread, heap))
+
+
+@contextmanager
+def _deferred_signals() -> Iterator[None]:
+    """Within the block SIGTERM and Ctrl-C wait for its end; a second one does not.
+
+    A launch that is cut off leaves a JVM that nobody knows, and that does not notice when this process ends: it does so
+    only once the two are connected.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pending: list[int] = []
+
+    def defer(number: int, _: object) -> None:
+        pending.append(number)
+        if len(pending) > 1:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, defer) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        gateway: Any = launch_gateway(conf, _DeafToSigterm(stderr=writing))  # type: ignore[no-untyped-call]
+        yield
     finally:
-        os.close(writing)  # the JVM has its own
-    SparkContext._ensure_initialized(gateway=gateway)
-    heap = int(gateway.jvm.java.lang.Runtime.getRuntime().maxMemory())
-    _running.append(Jvm(gateway.proc, pump, thread, heap))
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for asked in pending:
+        signal.raise_signal(asked)
 
 
 class _DeafToSigterm(dict[str, Any]):
