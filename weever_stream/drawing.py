@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from weever_stream.orientation import as_written
 from weever_stream.rules.model import Column, Constant
 from weever_stream.rules.writing import write_operand
 
@@ -117,7 +118,8 @@ def draw_written_pair(violation: Mapping[str, Any], rules: RuleFile | None, inde
     # A rule of the same name may have been another one when the violation was written.
     if rule is None or rule.fingerprint != violation["rule_fingerprint"]:
         return draw_pair(_keys(rules, left_key, right_key), rows, None, indent)
-    return draw_pair(_keys(rules, left_key, right_key), rows, rule.predicates, indent)
+    predicates = as_written(rule, violation["left_values"], violation["right_values"])
+    return draw_pair(_keys(rules, left_key, right_key), rows, predicates, indent)
 
 
 def _keys(rules: RuleFile | None, left: str, right: str | None) -> list[tuple[str, object, object]]:

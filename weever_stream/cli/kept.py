@@ -195,9 +195,9 @@ def _close(console: Console, found: Found, counts: list[dict[str, Any]]) -> None
     from weever_stream.cli.progress import backfill_text
     from weever_stream.drawing import escaped
 
-    listed = by_rule(found.index)
-    for name, number in by_rule(found.total).items():
-        if more := number - listed.get(name, 0):
+    listed, total = by_rule(found.index), by_rule(found.total)
+    for name in (count["name"] for count in counts):
+        if more := total.get(name, 0) - listed.get(name, 0):
             hint = f"\n{escaped(name)}: {more:,} more; --limit lists more, --format csv all"
             console.print(Text(hint, style="dim"))
     if going_on := {count["name"]: count["backfilled"] for count in counts if "backfilled" in count}:
