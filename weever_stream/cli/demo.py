@@ -135,13 +135,13 @@ def _await(query: Any, story: _Story, seen: int) -> None:
 
 
 def _show(console: Console, deltas: list[Any], rules: RuleFile) -> None:
-    from weever_stream.drawing import draw_written_pair
+    from weever_stream.drawing import draw_written_pair, value_width
 
     for change, mark in (("removed", "[green]- fixed   [/]"), ("added", "[red]+ violated[/]")):
         mine = [delta for delta in deltas if delta.change == change]
         for delta in mine[:_SHOWN]:
             console.print(f"  {mark} [bold]{delta.rule}[/]")
-            console.print(draw_written_pair(delta.asDict(), rules, indent=12))
+            console.print(draw_written_pair(delta.asDict(), rules, indent=12, width=value_width(console)))
         if len(mine) > _SHOWN:
             console.print(f"  {mark} … and {len(mine) - _SHOWN} more pairs")
 

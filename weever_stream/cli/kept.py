@@ -170,7 +170,7 @@ def _summary(console: Console, counts: list[dict[str, Any]]) -> None:
 def _list(console: Console, found: Found) -> None:
     from rich.text import Text
 
-    from weever_stream.drawing import STYLES, draw_written_pair, escaped
+    from weever_stream.drawing import STYLES, draw_written_pair, escaped, value_width
     from weever_stream.rules import write_rule
 
     said = {} if found.rules is None else {rule.name: write_rule(rule) for rule in found.rules.rules}
@@ -186,7 +186,7 @@ def _list(console: Console, found: Found) -> None:
             if row["reason"]:
                 mark = Text(f"- {escaped(row['reason'].replace('_', ' '))} ", style="yellow")
         console.print(Text("  ") + mark + Text(f"{row['at']:%Y-%m-%d %H:%M:%S}Z", style="cyan"))
-        console.print(draw_written_pair(row, found.rules, indent=3))
+        console.print(draw_written_pair(row, found.rules, indent=3, width=value_width(console)))
 
 
 def _close(console: Console, found: Found, counts: list[dict[str, Any]]) -> None:
