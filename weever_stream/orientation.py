@@ -96,4 +96,4 @@ def _order_of_texts(one: str, other: str) -> int | None:
 
 
 def _compared(one: Any, other: Any) -> int:
-    return (one > other) - (one < other)
+    return int(one > other) - int(one < other)

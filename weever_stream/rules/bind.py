@@ -173,7 +173,7 @@ def _spot(predicate: Predicate, column: Column) -> Place | None:
         return place
     spelling = re.escape(column.name)
     begin, end = place.column - 1, place.column - 1 + place.width
-    for pattern in (rf"\b{column.row}\.\s*[\"`]?{spelling}(?!\w)", rf"[\"`]?(?<!\w){spelling}(?!\w)"):
+    for pattern in (rf"\b{column.row}\.\s*[\"`]?{spelling}(?!\w)", rf"(?:\b[ts]\.\s*)?[\"`]?(?<!\w){spelling}(?!\w)"):
         if found := re.compile(pattern).search(place.text, begin, end):
             return replace(place, column=found.start() + 1, width=len(found[0]))
     return place
