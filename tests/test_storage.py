@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +53,36 @@ def test_no_other_code_scans_a_delta_table() -> None:
         called = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
         scans = called & {"to_pyarrow_table", "to_pyarrow_dataset"}
         assert not scans or path == root / "weever_stream" / "storage.py", path
+
+
+def test_a_google_store_that_does_not_answer_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weever_stream.storage._GCS_PATIENCE", 1)
+    begun = time.monotonic()
+    with pytest.raises(DataError, match=r"^gs://anonymous@b/x.csv cannot be read: UNAVAILABLE from the store"):
+        locate("gs://anonymous@b/x.csv?scheme=http&endpoint_override=127.0.0.1:9").info()
+    assert time.monotonic() - begun < 30
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "check s3://b/rules.yaml rows.csv",
+        "check rules.yaml rows.csv -o s3://b/rules.yaml",
+        "discover rows.csv --report s3://b/rules.yaml",
+        "violations s3://b/rules.yaml",
+    ],
+)
+def test_rule_files_and_outputs_are_local_files(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rules.yaml").write_text(RULES)
+    arrow_csv.write_csv(ROWS, "rows.csv")
+    assert run(command.split()) in (3, 4)
+    assert re.match(
+        r"weever: s3://b/rules.yaml cannot be (read|written): it is no local file\n  hint: rule files and outputs",
+        capfd.readouterr().err,
+    )
 
 
 def test_a_file_uri_is_a_local_path(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Values and pairs of rows as text for people; what the command line and the console sink show alike.
 
-Values are data: control characters are escaped, long ones are cut, and nothing in them is taken for markup.
+Values are data: control characters are escaped, and nothing in them is taken for markup. On a terminal long ones are
+cut; elsewhere nothing is. Names, keys and constants are never cut.
 """
 
 from __future__ import annotations
@@ -10,24 +11,33 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from weever_stream.orientation import as_written
 from weever_stream.rules.model import Column, Constant
 from weever_stream.rules.writing import write_operand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rich.console import Console
+
     from weever_stream.rules import Predicate, RuleFile
 
-__all__ = ["STYLES", "WIDTH", "draw_pair", "draw_written_pair", "escaped", "printable"]
+__all__ = ["STYLES", "WIDTH", "draw_pair", "draw_written_pair", "escaped", "printable", "value_width"]
 
 WIDTH = 40
+"""Characters of a value on a terminal."""
 STYLES = {"info": "cyan", "warning": "yellow", "error": "red", "critical": "bold white on red"}
 """By severity."""
 _SIGNS = {"!=": "≠", "<=": "≤", ">=": "≥"}
 
 
-def printable(value: object, width: int = WIDTH) -> str:
-    """A value as text of bounded length without control characters.
+def value_width(console: Console) -> int | None:
+    """How long a value may be there: only a terminal has a limit."""
+    return WIDTH if console.file.isatty() else None
+
+
+def printable(value: object, width: int | None = WIDTH) -> str:
+    """A value as text without control characters, of bounded length if there is a `width`.
 
     A text that is empty, or has white space at its ends, is put in quotes: it would look like another one.
 
@@ -39,6 +49,8 @@ def printable(value: object, width: int = WIDTH) -> str:
     text = value if isinstance(value, str) else _plain(value)
     if text == "" or text[0].isspace() or text[-1].isspace():
         text = f"'{text}'"
+    if width is None:
+        return escaped(text)
     cut = text[: width * 4]
     safe = escaped(cut)
     return safe if len(safe) <= width and len(cut) == len(text) else safe[: width - 1] + "…"
@@ -88,26 +100,31 @@ def draw_pair(
     rows: Mapping[str, Mapping[str, object]],
     predicates: Sequence[Predicate] | None,
     indent: int = 1,
+    *,
+    width: int | None = None,
 ) -> Text:
     """A violation: a line for each key column, then one for each predicate, with the values that satisfied it.
 
     `keys` are the name, left and right value of each key column; `rows` the values of `t`, and of `s` where the rule is
-    about two rows. Without predicates, the rule not being known, values are shown with no operator between them.
+    about two rows. Without predicates, the rule not being known, values are shown with no operator between them. They
+    are cut at `width` characters, if it is given.
     """
     lines = []
     for name, left, right in keys:
-        cells = [Text(printable(name), style="bold"), Text(printable(left), style="bold"), Text()]
+        cells = [Text(printable(one, None), style="bold") for one in (name, left)] + [Text()]
         if "s" in rows:
-            cells += [Text(printable(name), style="bold"), Text(printable(right), style="bold")]
+            cells += [Text(printable(one, None), style="bold") for one in (name, right)]
         lines.append(cells)
     if predicates is None:
-        lines += [_column(name, rows) for name in dict.fromkeys(name for row in rows.values() for name in row)]
+        lines += [_column(name, rows, width) for name in dict.fromkeys(name for row in rows.values() for name in row)]
     else:
-        lines += [_comparison(predicate, rows) for predicate in predicates]
+        lines += [_comparison(predicate, rows, width) for predicate in predicates]
     return aligned(lines, indent)
 
 
-def draw_written_pair(violation: Mapping[str, Any], rules: RuleFile | None, indent: int = 1) -> Text:
+def draw_written_pair(
+    violation: Mapping[str, Any], rules: RuleFile | None, indent: int = 1, *, width: int | None = None
+) -> Text:
     """A violation as sinks write it: keys as text, values as JSON. `rules` give it its operators and key columns."""
     left_key, right_key = violation["left_key"], violation["right_key"]
     rows = {"t": _columns(violation["left_values"])}
@@ -116,8 +133,9 @@ def draw_written_pair(violation: Mapping[str, Any], rules: RuleFile | None, inde
     rule = None if rules is None else next((one for one in rules.rules if one.name == violation["rule"]), None)
     # A rule of the same name may have been another one when the violation was written.
     if rule is None or rule.fingerprint != violation["rule_fingerprint"]:
-        return draw_pair(_keys(rules, left_key, right_key), rows, None, indent)
-    return draw_pair(_keys(rules, left_key, right_key), rows, rule.predicates, indent)
+        return draw_pair(_keys(rules, left_key, right_key), rows, None, indent, width=width)
+    predicates = as_written(rule, violation["left_values"], violation["right_values"])
+    return draw_pair(_keys(rules, left_key, right_key), rows, predicates, indent, width=width)
 
 
 def _keys(rules: RuleFile | None, left: str, right: str | None) -> list[tuple[str, object, object]]:
@@ -136,7 +154,7 @@ def _keys(rules: RuleFile | None, left: str, right: str | None) -> list[tuple[st
     return [("key", left, right)]
 
 
-def _comparison(predicate: Predicate, rows: Mapping[str, Mapping[str, object]]) -> list[Text]:
+def _comparison(predicate: Predicate, rows: Mapping[str, Mapping[str, object]], width: int | None) -> list[Text]:
     """A predicate with the values that satisfied it: column and value, operator, column and value.
 
     One that reads a single row of a pair is in that row's half, with its operator and the rest after the value.
@@ -145,28 +163,29 @@ def _comparison(predicate: Predicate, rows: Mapping[str, Mapping[str, object]]) 
     left, right = predicate.left, predicate.right
     if len(rows) == 2 and len(predicate.rows) == 1:
         assert isinstance(left, Column)
-        name, value = _operand(left, rows)
-        half = value + Text(f" {sign} ", style="bold") + Text(" ").join(_operand(right, rows))
+        name, value = _operand(left, rows, width)
+        half = value + Text(f" {sign} ", style="bold") + Text(" ").join(_operand(right, rows, width))
         return [Text("  ") + name, half] if left.row == "t" else [Text(), Text(), Text(), name, half]
-    cells = [*_operand(left, rows), Text(sign, style="bold"), *_operand(right, rows)]
-    if sign == "≠" and len(cells) == 5 and cells[1].plain == cells[4].plain:
+    cells = [*_operand(left, rows, width), Text(sign, style="bold"), *_operand(right, rows, width)]
+    if width is not None and sign == "≠" and len(cells) == 5 and cells[1].plain == cells[4].plain:
         ours, theirs = (rows[side.row].get(side.name) for side in predicate.columns)
         cells[1].plain, cells[4].plain = from_difference(ours, theirs)
     return [Text("  ") + cells[0], *cells[1:]]
 
 
-def _operand(side: Column | Constant, rows: Mapping[str, Mapping[str, object]]) -> tuple[Text, ...]:
+def _operand(side: Column | Constant, rows: Mapping[str, Mapping[str, object]], width: int | None) -> tuple[Text, ...]:
     """A column's name and value, or a constant as rules write it."""
     if isinstance(side, Constant):
-        return (Text(printable(write_operand(side))),)
-    return Text(printable(side.name), style="dim"), Text(printable(rows[side.row].get(side.name)), style="yellow")
+        return (Text(printable(write_operand(side), None)),)
+    value = rows[side.row].get(side.name)
+    return Text(printable(side.name, None), style="dim"), Text(printable(value, width), style="yellow")
 
 
-def _column(name: str, rows: Mapping[str, Mapping[str, object]]) -> list[Text]:
+def _column(name: str, rows: Mapping[str, Mapping[str, object]], width: int | None) -> list[Text]:
     cells = []
     for row in rows.values():
-        label = Text(printable(name) if name in row else "", style="dim")
-        cells += [label, Text(printable(row[name]) if name in row else "", style="yellow"), Text()]
+        label = Text(printable(name, None) if name in row else "", style="dim")
+        cells += [label, Text(printable(row[name], width) if name in row else "", style="yellow"), Text()]
     return [Text("  ") + cells[0], *cells[1:-1]]
 
 

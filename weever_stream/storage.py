@@ -34,6 +34,9 @@ SCHEMES = ("file", "s3", "s3a", "gs", "abfs", "abfss", "hdfs", "viewfs")
 _ALIASES = {"s3a": "s3", "s3n": "s3"}
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://|(file|dbfs):/", re.IGNORECASE)
 _AWS = re.compile(r"AWS Error (\w+) during (\w+) operation")
+_GOOGLE = re.compile(r"google::cloud::Status\((\w+)")
+_GCS_PATIENCE = 20
+"""Seconds for which a request to Google's store is tried again."""
 _USER = re.compile(r"//[^/@\s]*@")
 
 
@@ -118,10 +121,9 @@ def locate(given: str | Path) -> Location:
         return Location(fs.LocalFileSystem(), unquote(parts.path), unquote(parts.path))
     host = parts.netloc.rpartition("@")[2] if scheme == "s3" else parts.netloc
     shown = f"{parts.scheme}://{_without_password(host)}{parts.path}"
-    # Stores take keys as they are: a % in one is no escape, and a space needs none.
-    query = f"?{parts.query}" if parts.query else ""
     try:
-        system, path = fs.FileSystem.from_uri(f"{scheme}://{parts.netloc}{quote(parts.path)}{query}")
+        # Stores take keys as they are: a % in one is no escape, and a space needs none.
+        system, path = fs.FileSystem.from_uri(f"{scheme}://{parts.netloc}{quote(parts.path)}{_query(scheme, parts)}")
     except (OSError, ValueError) as error:
         if "Unrecognized filesystem type" in str(error):
             raise DataError(
@@ -154,6 +156,8 @@ def reason_of(error: Exception) -> str:
     text = str(getattr(error, "strerror", None) or error)
     if found := _AWS.search(text):
         return f"{found[1]} from {found[2]}"
+    if found := _GOOGLE.search(text):
+        return f"{found[1]} from the store"
     return _USER.sub("//", re.split(r"[:.;] |\n| -> ", text.strip())[0])[:120]
 
 
@@ -178,6 +182,14 @@ def _refused(shown: str, error: Exception, *, opening: bool = False) -> DataErro
     if shown.startswith(("hdfs:", "viewfs:")):
         hint = "HDFS needs Hadoop's native client: set JAVA_HOME, HADOOP_HOME and CLASSPATH"
     return DataError(f"{shown} cannot be {'opened' if opening else 'read'}: {reason_of(error)}", hint=hint)
+
+
+def _query(scheme: str, parts: SplitResult) -> str:
+    """The options of a URI. Google's client would try for a quarter of an hour by itself."""
+    options = [parts.query] if parts.query else []
+    if scheme in ("gs", "gcs") and "retry_limit_seconds" not in parse_qs(parts.query):
+        options.append(f"retry_limit_seconds={_GCS_PATIENCE}")
+    return f"?{'&'.join(options)}" if options else ""
 
 
 def _without_password(authority: str) -> str:

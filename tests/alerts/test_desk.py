@@ -474,6 +474,25 @@ def test_an_alert_whose_number_stays_is_updated_when_its_examples_are_fixed():
     assert deliver(quiet, after(9999)) == []
 
 
+def test_examples_that_are_fixed_are_followed_by_others():
+    one = desk(target(update_every="60 seconds"))
+    one.take(news(one, 0, added(10), zips=10))
+    (opened,) = deliver(one, START)
+    fixed = {e.violation_id for e in opened.examples}
+    assert len(fixed) == 3
+    one = desk(target(update_every="60 seconds"), noted=json.loads(json.dumps(one.noted())))
+    one.take(news(one, 1, [delta for delta in removed(10) if delta[2] in fixed], zips=7))
+    (update,) = deliver(one, after(60))
+    assert (update.what, update.open, len(update.examples)) == ("update", 7, 3)
+    assert fixed.isdisjoint(e.violation_id for e in update.examples)
+
+
+def test_so_many_examples_are_held_and_no_more():
+    one = desk(target(examples=2))
+    one.take(news(one, 0, added(100), zips=100))
+    assert {len(subject.examples) for subject in one.subjects.places.values() if subject.open} == {8}
+
+
 # Failures
 
 

@@ -25,6 +25,7 @@ from weever_stream.job.alerts import Silence
 from weever_stream.job.routes import routes_of
 from weever_stream.state.notes import Notes
 from weever_stream.state.store import StoreOptions
+from weever_stream.stream.alerting import _message
 
 
 class Inbox:
@@ -255,10 +256,12 @@ def test_nothing_is_sent_while_it_cannot_be_noted(place: Place):
             dispatch.take(news(dispatch.desk, 0, zips=1))
         assert not dispatch.drain(0.5)
         assert inbox.sent == []
-        assert "alerts_not_noted" in place.log
+        assert not dispatch.drain(0.5)
+        assert place.log.count("alerts_not_noted") == 1, "not once more for each try"
         dispatch._notes = whole
         dispatch.take(news(dispatch.desk, 0, zips=1))  # the batch is repeated
         eventually(lambda: inbox.told() == [("open", "zips")])
+    assert place.log.count("alerts_noted_again") == 1
 
 
 def test_nothing_is_sent_by_one_who_has_lost_the_checkpoint(place: Place):
@@ -292,8 +295,23 @@ def test_silences_that_cannot_be_read_stop_nothing(place: Place, monkeypatch: py
         eventually(lambda: "silences_unreadable" in place.log)
         dispatch.take(news(dispatch.desk, 0, zips=1))
         eventually(lambda: inbox.told() == [("open", "zips")])
+        time.sleep(0.3)
+        assert place.log.count("silences_unreadable") == 1, "not once more for each look"
+        place.notes.write(SILENCES, {"silences": []})
+        eventually(lambda: "silences_read_again" in place.log)
+        place.notes.write(SILENCES, {"silences": [{"until": "soon"}]})
     with pytest.raises(StateError, match="unsilence"):
         place.dispatch(inbox).__enter__()
+
+
+@pytest.mark.parametrize(
+    "event",
+    ["alerts_not_noted", "alerts_noted_again", "silences_unreadable", "silences_read_again", "alerts_disturbed"],
+)
+def test_what_is_logged_of_a_disturbance_is_a_sentence_with_a_hint(event: str):
+    told = _message(event, {"target": "ops", "reason": "the disk is full", "hint": "make room"})
+    assert len(told.split()) > 5
+    assert told.endswith("(hint: make room)")
 
 
 def test_the_length_of_the_queue_falls_when_what_failed_is_over(place: Place):

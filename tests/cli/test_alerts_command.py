@@ -16,7 +16,7 @@ import pytest
 from tests.alerts.desks import news
 from tests.alerts.servers import answer, serving
 from weever_stream.alerts.desk import Desk
-from weever_stream.alerts.dispatch import ALERTS, silences_of, utc_now
+from weever_stream.alerts.dispatch import ALERTS, SILENCES, silences_of, utc_now, written_silences
 from weever_stream.cli import run
 from weever_stream.job.alerts import Silence
 from weever_stream.job.job import Job, read_job
@@ -161,6 +161,24 @@ def test_silences_are_written_where_the_job_finds_them(tmp_path: Path, capsys: p
     assert alerts(capsys, "unsilence", path, "--rule", "codes")[1] == "nothing was silenced\n"
     assert alerts(capsys, "unsilence", path)[1] == "1 silence ended\n"
     assert silences_of(notes) == []
+
+
+def test_a_silence_that_is_over_is_neither_listed_nor_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = job(tmp_path, "{kind: log}")
+    _, notes = noted(path)
+    notes.write(SILENCES, written_silences([Silence.model_validate({"until": "2020-01-01"})]))
+    assert "silenced" not in alerts(capsys, "list", path)[1]
+    assert json.loads(alerts(capsys, "list", path, "--format", "json")[1])["silences"] == []
+    assert alerts(capsys, "unsilence", path)[1] == "nothing was silenced\n"
+
+
+def test_only_silences_of_the_chosen_rules_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = job(tmp_path, "{kind: log}")
+    alerts(capsys, "silence", path, "--for", "2 hours", "--rule", "zips")
+    assert "silenced" not in alerts(capsys, "list", path, "--rule", "codes")[1]
+    assert "silenced: zips" in alerts(capsys, "list", path, "--rule", "zips")[1]
+    alerts(capsys, "silence", path, "--for", "2 hours")
+    assert "silenced: all rules" in alerts(capsys, "list", path, "--rule", "codes")[1]
 
 
 def test_ending_the_silence_of_a_rule_leaves_the_others_silenced(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

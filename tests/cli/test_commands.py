@@ -75,6 +75,8 @@ def test_every_command_has_a_place_in_the_help(capsys: pytest.CaptureFixture[str
 def test_a_group_without_a_subcommand_shows_its_help(group: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([group, "--help"]) == 0
     text = capsys.readouterr().out
+    assert run([group]) == 3, "as where an argument is missing"
+    assert capsys.readouterr() == (text, "")
     assert re.findall(r"^  ([a-z]+)  ", text.partition("Commands:")[2], re.M) == list(GROUPS[group][1])
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from weever_stream.cli import run
+from weever_stream.cli.doctor import Finding, _print
 from weever_stream.stream.jars import cache_folder
 
 JOB = """\
@@ -72,6 +75,20 @@ def test_no_java_is_one_thing_to_mend(capfd: pytest.CaptureFixture[str], monkeyp
     assert "bad  Java             Java at /nowhere/bin/java, named by JAVA_HOME, does not run: No such file" in shown
     assert "hint: install Java 17 or newer" in shown
     assert shown.rstrip().endswith("1 thing to fix")
+
+
+def test_a_path_is_never_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    terminal = Console(file=out, width=40, highlight=False, soft_wrap=True)
+    monkeypatch.setattr("weever_stream.cli.tables.open_console", lambda: terminal)
+    path = "/folder/[prod]" * 10
+    _print([Finding("cache", False, f"at {path}\nand more", f"see {path}")])
+    assert out.getvalue().splitlines() == [
+        f"bad  cache  at {path}",
+        "            and more",
+        f"            hint: see {path}",
+        "1 thing to fix",
+    ]
 
 
 def test_a_job_is_looked_at_for_what_it_needs(capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
 
-from weever_stream.cli.lessons import LessonLines, report_lines
+from weever_stream.cli.lessons import LessonLines, pair_told, report_lines
 from weever_stream.learn.events import RuleEvent
 from weever_stream.stream.lessons import LearnReport
 
@@ -27,6 +28,14 @@ def test_every_rule_that_was_dropped_is_named_without_values_beside_a_job() -> N
     assert lines[1:] == ["  - zip_determines_city: words of zip_determines_city"]
     with_pairs = report_lines(report(event("dropped", "zip_determines_city")))
     assert with_pairs[2] == '      because of row 5 {"zip":"9711"} and row 3 {"zip":"9711"}'
+
+
+def test_a_pipe_gets_whole_values_and_a_terminal_whole_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    key, values = "k" * 200, "v" * 200
+    one = replace(event("dropped", "x"), left_key=key, left_values=values, right_key=None)
+    assert pair_told(one) == f"because of row {key} {values}"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert pair_told(one) == f"because of row {key} {values[:119]}…"
 
 
 def test_what_is_not_named_is_counted_by_kind(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from weever_stream.cli import run
 from weever_stream.cli.show import printable
+from weever_stream.drawing import WIDTH, draw_pair
+from weever_stream.rules import parse_rule
 
 
 @pytest.fixture(autouse=True)
@@ -47,12 +49,37 @@ def test_a_rule_on_one_row_shows_values_and_constants(capfd: pytest.CaptureFixtu
     ]
 
 
-def test_long_values_are_shown_from_where_they_differ(capfd: pytest.CaptureFixture[str]) -> None:
-    rows = "k,v\n1," + "x" * 60 + "left" + "z" * 60 + "\n1," + "x" * 60 + "right\n"
-    line = shown(capfd, "t.k = s.k and t.v != s.v", rows)[2]
-    assert line.split() == ["v", "…xxxxxxxxxxleft" + "z" * 24 + "…", "≠", "v", "…xxxxxxxxxxright"]
-    line = shown(capfd, "t.k = s.k and t.v != s.v", "k,v\n1," + "x" * 60 + "\n1," + "x" * 70 + "\n")[2]
-    assert line.split() == ["v", "…" + "x" * 10, "≠", "v", "…" + "x" * 20]
+def test_a_terminal_shows_long_values_from_where_they_differ() -> None:
+    predicates = parse_rule("t.v != s.v").predicates
+
+    def line(left: str, right: str) -> list[str]:
+        return draw_pair([], {"t": {"v": left}, "s": {"v": right}}, predicates, width=WIDTH).plain.split()
+
+    ours, theirs = "x" * 60 + "left" + "z" * 60, "x" * 60 + "right"
+    assert line(ours, theirs) == ["v", "…xxxxxxxxxxleft" + "z" * 24 + "…", "≠", "v", "…xxxxxxxxxxright"]
+    assert line("x" * 60, "x" * 70) == ["v", "…" + "x" * 10, "≠", "v", "…" + "x" * 20]
+
+
+def test_a_pipe_gets_names_keys_constants_and_values_whole(capfd: pytest.CaptureFixture[str]) -> None:
+    name, key, value = "n" * 50, "k" * 50, "v" * 60 + "\x1b"
+    rows = f"id,{name}\n{key}1,{value}a\n{key}2,{value}b\n"
+    rule = f"{{name: rule, deny: \"t.{name} != s.{name} and t.{name} != '{'c' * 50}'\"}}"
+    Path("rules.yaml").write_text(f"table: rows\nkey: id\nrules: [{rule}]\n")
+    Path("rows.csv").write_text(rows)
+    run(["check", "rules.yaml", "rows.csv"])
+    out = capfd.readouterr().out
+    shown = value.replace("\x1b", "\\x1b")
+    pair = out[out.index("  id ") :].splitlines()
+    assert pair[0].split() == ["id", f"{key}1", "id", f"{key}2"]
+    assert pair[1].split() == [name, f"{shown}a", "≠", name, f"{shown}b"]
+    assert pair[2].split() == [name, f"{shown}a", "≠", f"'{'c' * 50}'"]
+    assert "…" not in out
+
+
+def test_a_terminal_never_cuts_names_and_keys() -> None:
+    name, key = "n" * 50, "k" * 50
+    drawn = draw_pair([(name, key, None)], {"t": {name: "v" * 50}}, None, width=WIDTH).plain.split()
+    assert drawn == [name, key, name, "v" * 39 + "…"]
 
 
 def test_texts_that_would_look_like_others_are_quoted() -> None:

@@ -19,7 +19,10 @@ from deltalake import CommitProperties, write_deltalake
 
 from weever_stream.cli import run
 from weever_stream.detect.identity import violation_id
-from weever_stream.rules import read_rules
+from weever_stream.orientation import as_written
+from weever_stream.rules import parse_rule, read_rules
+from weever_stream.rules.canonical import exchanged
+from weever_stream.state.noted import Generation, Noted, NotedRule
 
 BEGIN = datetime(2026, 3, 8, 6, 59, tzinfo=timezone.utc)
 JOB = """
@@ -346,3 +349,62 @@ def test_the_position_is_the_last_one_that_was_checked(
     assert position() == '{"version": 2}', "the sink is further than what was noted last"
     progress.write_text("torn")
     assert position() == '{"version": 2}'
+
+
+@pytest.mark.parametrize(
+    ("deny", "other", "left", "right", "line"),
+    [
+        (
+            "t.destination = s.origin and t.postage < s.postage",
+            "s.destination = t.origin and s.postage < t.postage",
+            {"destination": "Lima", "origin": "Monaco", "postage": 5},
+            {"destination": "Monaco", "origin": "Lima", "postage": 7},
+            "postage 5 < postage 7",
+        ),
+        ("t.price < s.price", "s.price < t.price", {"price": 9}, {"price": 10}, "price 9 < price 10"),
+        ("t.at < s.at", "s.at < t.at", {"at": "2026-03-01"}, {"at": "2026-03-02"}, "at 2026-03-01 < at 2026-03-02"),
+        # Decimals and texts look alike: only the note beside the checkpoint tells which of the two is less.
+        ("t.price < s.price", "s.price < t.price", {"price": "9.5"}, {"price": "10.0"}, "price 9.5 < price 10.0"),
+    ],
+)
+def test_operators_fit_the_rows_after_t_and_s_are_exchanged(
+    deny: str, other: str, left: dict[str, Any], right: dict[str, Any], line: str, tmp_path: Path, capfd: Any
+) -> None:
+    rule = parse_rule(deny, name="moves")
+    values = {"left_values": json.dumps(left), "right_values": json.dumps(right)}
+    lay(
+        "json",
+        tmp_path / "found",
+        [row(0, "added", "moves", "1", "2") | values | {"rule_fingerprint": rule.fingerprint}],
+    )
+    job = tmp_path / "job.yaml"
+    sink = f"sinks: [{{kind: files, path: {tmp_path}/found}}]\nstate: {{checkpoint: {tmp_path}/checkpoint}}\n"
+    note = Noted("x", "delta", ("id",), 1, "4.1", pa.schema([]), (Generation(0, (NotedRule.of(rule),)),))
+    notes = tmp_path / "checkpoint" / "weever"
+    notes.mkdir(parents=True)
+    (notes / "progress.json").write_text(json.dumps({"batch": 0, "position": "0"}))
+    (notes / "job.json").write_text(json.dumps(note.to_json()))
+    for written in (deny, other):
+        job.write_text(f"table: x\nkey: id\nrules: [{{name: moves, deny: {written}}}]\n{sink}")
+        assert read_rules(job).rules[0].fingerprint == rule.fingerprint
+        lines = [" ".join(one.split()) for one in out_of(capfd, str(job))[1].splitlines()]
+        assert line in lines
+        if "9.5" not in line:
+            (notes / "job.json").unlink(missing_ok=True)  # the values tell it too
+            assert line in [" ".join(one.split()) for one in out_of(capfd, str(job))[1].splitlines()]
+
+
+def test_values_that_fit_a_rule_in_no_way_get_no_operator() -> None:
+    rule = parse_rule("t.a = s.a and t.b < s.b")
+    assert as_written(rule, '{"a": 1, "b": 1}', '{"a": 2, "b": 2}') is None
+    assert as_written(rule, '{"a": 1, "b": 3}', '{"a": 1, "b": 2}') == exchanged(rule.predicates)
+
+
+def test_rules_with_more_are_told_in_the_order_of_the_job_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAKE", str(tmp_path))
+    lay("json", tmp_path / "found", [LOG[3], LOG[0], LOG[1]])
+    (tmp_path / "job.yaml").write_text(JOB.replace("KIND", "files"))
+    out = out_of(capfd, str(tmp_path / "job.yaml"), "--limit", "0")[1]
+    assert [line.split(":")[0] for line in out.splitlines() if "more;" in line] == ["zip_city", "price"]

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import process_time
@@ -307,6 +308,23 @@ def test_what_was_found_when_somebody_stops_it_is_returned_and_holds(error: floa
     for one in found.rules:
         assert check([one.rule], table, mode="count").results[0].violations == one.violations
         assert one.error <= error
+
+
+@pytest.mark.parametrize("how", ["no time is left", "somebody has stopped it"])
+def test_candidates_are_counted_also_after_the_time_has_ended(how: str) -> None:
+    space = space_of(wide(4, 60), Options(cross=False), Budget(None))
+    every = hydra.find_rules(space, most=2)
+    broken = np.zeros_like(every.rules[:1])
+    broken[0, space.number[space.predicates[0].left, space.predicates[0].op, space.predicates[0].right]] = True  # type: ignore[index]
+    waiting = np.concatenate([broken, every.rules])
+    found = replace(every, rules=every.rules[:0], waiting=waiting, undecided=len(waiting))
+    time = [0.0]
+    ended = Budget(10.0, clock=lambda: time[0], stopped=lambda: how != "no time is left")
+    time[0] = 11.0 if how == "no time is left" else 0.0
+    assert not ended.go_on()
+    told = hydra._with_those_that_hold(space, found, ended, lambda phase, done, total: None)
+    assert {row.tobytes() for row in told.rules} == {row.tobytes() for row in every.rules} != set()
+    assert told.undecided == 0
 
 
 def test_ctrl_c_writes_the_rules_found_so_far(

@@ -175,6 +175,14 @@ def test_a_missing_column_is_reported_once_for_each_place_that_names_it(rules):
     ]
 
 
+def test_a_missing_column_of_a_filter_is_reported_once():
+    rules = read_rules_text("table: x\nrules:\n  - {name: q3, fd: a -> b, filter: t.kk = 1}\n").rules
+    with pytest.raises(RuleError) as caught:
+        bind_all(rules, dict.fromkeys(["a", "b"], type_of_name("string")))
+    assert not isinstance(caught.value, RuleErrors)
+    assert (caught.value.place.line, caught.value.place.column) == (3, 36)
+
+
 def test_one_error_is_raised_as_itself():
     with pytest.raises(RuleError) as caught:
         bind_all([parse_rule("t.x = s.x")], SCHEMA)

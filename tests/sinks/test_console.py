@@ -35,9 +35,9 @@ def test_a_batch_reads_like_a_story(spark: Any) -> None:
         "               zip   1",
         "               city  Lima",
         "  + violated zip_city  error",
-        f"             key     1{' ' * 43}key   3",
-        f"               zip   1{' ' * 43}zip   1",
-        f"               city  {'x' * 39}…    city  Cusco",
+        f"             key     1{' ' * 53}key   3",
+        f"               zip   1{' ' * 53}zip   1",
+        f"               city  {'x' * 50}    city  Cusco",
         "  open: zip_city 1, price 1",
     ]
 

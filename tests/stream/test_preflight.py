@@ -18,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.stream.jobs import job_text
 from weever_stream.cli import run as weever
-from weever_stream.job.job import job_of
+from weever_stream.job.job import job_of, read_job
 from weever_stream.rules import read_rules_text
 from weever_stream.state.noted import Generation, Noted, NotedRule
 from weever_stream.state.notes import Notes
@@ -233,6 +233,16 @@ def test_every_command_refuses_what_run_refuses(
         assert "changes the column zip from string to bigint" in said, command
         assert "starting Spark" not in said, command
     write_deltalake(table, pa.table(ROWS), mode="overwrite", schema_mode="overwrite")
+
+
+def test_a_checkpoint_is_shown_as_it_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    table = written(tmp_path / "table")
+    job = tmp_path / "job.yaml"
+    (tmp_path / "[prod]").mkdir()
+    job.write_text(text_of(tmp_path / "[prod]", table))
+    assert weever(["plan", str(job)]) == 0
+    assert f"the checkpoint {read_job(job, {}).state.checkpoint} is empty" in capsys.readouterr().out
+    assert "/[prod]/" in read_job(job, {}).state.checkpoint
 
 
 def test_rules_that_may_not_change_are_refused_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -96,6 +96,8 @@ class Dispatch:
         self._queues: dict[str, int] = {}
         self._failed_in_a_row: dict[str, int] = {}
         """By target. Each has one thread."""
+        self._troubles: set[str] = set()
+        """Events that last: each is logged when it begins and when it ends."""
         self._threads: list[threading.Thread] = []
         self.desk = Desk(table, routes, notes.read(ALERTS), job=job, rules=rules)
         self.desk.repeats = {target.name: target.repeats for target in targets}
@@ -261,12 +263,23 @@ class Dispatch:
             try:
                 self._write()
             except WeeverError as error:
-                self._log("alerts_not_noted", {"reason": error.message})
+                self._trouble("alerts_not_noted", error)
         return not self.desk.unnoted
 
     def _write(self) -> None:
         self._notes.write(ALERTS, self.desk.noted(), compact=True)
         self.desk.unnoted = False
+        self._no_trouble("alerts_not_noted", "alerts_noted_again")
+
+    def _trouble(self, event: str, error: WeeverError) -> None:
+        if event not in self._troubles:
+            self._troubles.add(event)
+            self._log(event, {"reason": error.message, **({"hint": error.hint} if error.hint else {})})
+
+    def _no_trouble(self, event: str, over: str) -> None:
+        if event in self._troubles:
+            self._troubles.discard(event)
+            self._log(over, {})
 
     def _look_for_silences(self) -> None:
         """Reads them from time to time, without the lock: a store may take its time."""
@@ -278,8 +291,9 @@ class Dispatch:
         try:
             found = silences_of(self._notes)
         except WeeverError as error:
-            self._log("silences_unreadable", {"reason": error.message})
+            self._trouble("silences_unreadable", error)
             return
+        self._no_trouble("silences_unreadable", "silences_read_again")
         with self._changed:
             self.desk.silences = found
 

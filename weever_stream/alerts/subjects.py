@@ -19,6 +19,8 @@ __all__ = ["OTHERS", "Place", "Subject", "Subjects"]
 
 OTHERS = "others"
 """The group of all that have no alert of their own."""
+_SPARE = 3
+"""For each example that is shown so many more are held, to take the places of those that are fixed."""
 Place = tuple[str, tuple[str, ...], str]
 """Rule, columns, group: names a subject. Names of columns may hold any character, so they are never joined."""
 
@@ -31,6 +33,7 @@ class Subject:
     """All of them: those held by id, and more."""
     values: dict[str, str | None] = field(default_factory=dict)
     examples: list[Said] = field(default_factory=list)
+    """The newest first. More than are shown: a fixed one is followed by the next."""
     ids: list[str] = field(default_factory=list)
     """Of a group: short ids of the violations that were opened in it, as many as are held."""
 
@@ -61,7 +64,7 @@ class Subjects:
             held.setdefault((rule, columns), set()).update(subject.ids)
         return Question(
             by={rule: sorted(lists) for rule, lists in by.items()},
-            examples=examples,
+            examples=examples * (1 + _SPARE),
             limits=limits,
             known=frozenset(group for _, _, group in self.places if group not in ("", OTHERS)),
             held={grouping: frozenset(names) for grouping, names in held.items() if names},

@@ -40,7 +40,7 @@ from weever_stream.rules.model import Op
 from weever_stream.rules.reserved import refuse_reserved
 
 if TYPE_CHECKING:
-    from weever_stream.rules.types import ColumnType
+    from weever_stream.rules.types import Schema
 
 __all__ = ["MODES", "Progress", "check", "read_data"]
 
@@ -81,9 +81,11 @@ def check(
     return run.first() if mode == "first" else run.whole(mode, limit)
 
 
-def read_data(file: RuleFile, data: Any = None) -> pa.Table:
-    """The columns that a file's rules read, of the data or of its `source`."""
-    return _Source.of(data, file, (), None).read()
+def read_data(file: RuleFile, data: Any = None) -> tuple[pa.Table, Schema]:
+    """The columns that a file's rules read, of the data or of its `source`, and what rules are bound to."""
+    source = _Source.of(data, file, (), None)
+    table = source.read()
+    return table, source.schema(table)
 
 
 def _cores() -> int:
@@ -120,6 +122,10 @@ class _Source:
     def read(self) -> pa.Table:
         """Everything at once."""
         return read_table(self.files, self.wanted) if self.table is None else self._given(self.table)
+
+    def schema(self, table: pa.Table) -> Schema:
+        """What was read, with its types. Columns that no rule reads are known by name only: enough to hint at them."""
+        return {**dict.fromkeys(self.names, "of no rule"), **schema_of(table.schema)}
 
     def prefixes(self) -> Iterator[pa.Table]:
         """What can be read of the table, longer and longer: each at least twice the one before, the last one whole."""
@@ -222,9 +228,7 @@ class _Run:
 
     def _prepared(self, table: pa.Table, rules: Sequence[Rule]) -> tuple[tuple[BoundRule, ...], ExactCodes, RowNames]:
         self.tell("encoding", 0, 1)
-        # Columns that no rule reads are known by name only: enough to hint at them.
-        unread: dict[str, ColumnType | str] = dict.fromkeys(self.source.names, "of no rule")
-        bound = replace(self.file, rules=tuple(rules)).bind({**unread, **schema_of(table.schema)})
+        bound = replace(self.file, rules=tuple(rules)).bind(self.source.schema(table))
         return bound, ExactCodes(table, bound), name_rows(table, self.file.key)
 
     def _counted(self, bound: Sequence[BoundRule], codes: ExactCodes, keep: bool) -> list[tuple[Tally, float]]:

@@ -22,6 +22,7 @@ from weever_stream.errors import RuleError, StateError, did_you_mean
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from weever_stream.job.alerts import Silence
     from weever_stream.job.job import Job
     from weever_stream.state.notes import Notes
 
@@ -175,7 +176,8 @@ def _list(
         for (target, place), alert in sorted(desk.alerts.items())
         if _chosen(target, targets) and _chosen(place[0], rules) and (alert.opened_at or alert.pending)
     ]
-    silences = silences_of(notes)
+    now = datetime.now(timezone.utc)
+    silences = [one for one in silences_of(notes) if one.until > now and _concerns(one, job, rules)]
     if as_json:
         told = [{**one, "since": one["since"] and one["since"].isoformat()} for one in found]
         typer.echo(json.dumps({"alerts": told, "silences": [_silenced(one) for one in silences]}, indent=1))
@@ -187,6 +189,14 @@ def _list(
     for one in silences:
         console.print(f"silenced: {_silenced(one)}", markup=False)
     return 0
+
+
+def _concerns(silence: Silence, job: Job, wanted: list[str] | None) -> bool:
+    """Whether a silence is of any of the rules that are asked for."""
+    from weever_stream.job.alerts import is_named
+
+    named = [rule.name for rule in job.file.rules if _chosen(rule.name, wanted)]
+    return not wanted or not silence.rules or any(is_named(rule, one) for rule in named for one in silence.rules)
 
 
 def _history(
@@ -258,7 +268,8 @@ def _unsilence(console: Console, notes: Notes, rules: list[str] | None, known: l
     from weever_stream.alerts.dispatch import SILENCES, silences_of, written_silences
 
     try:
-        silences = silences_of(notes)
+        now = datetime.now(timezone.utc)
+        silences = [one for one in silences_of(notes) if one.until > now]  # the others have ended by themselves
     except StateError:  # unreadable: all of them go
         silences, rules = [], None
     left = [one.without(rules, known) if rules else None for one in silences]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from weever_stream.cli.exit_codes import ExitCode
 from weever_stream.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -86,7 +87,6 @@ class _TopLevel(_Commands):
             return _Subcommands(
                 name=cmd_name,
                 help=GROUPS[cmd_name][0],
-                no_args_is_help=True,
                 context_settings=_HELP,
                 rich_markup_mode=None,
             )
@@ -97,6 +97,12 @@ class _TopLevel(_Commands):
 
 
 class _Subcommands(_Commands):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args:  # the help, as --help prints it; but something is missing, so nothing was done
+            typer.echo(ctx.get_help())
+            raise typer.Exit(ExitCode.COULD_NOT_RUN)
+        return list(super().parse_args(ctx, args))
+
     def list_commands(self, ctx: Any) -> list[str]:
         return list(GROUPS[str(self.name)][1])
 

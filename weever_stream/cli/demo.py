@@ -68,6 +68,8 @@ def _stream(console: Console, folder: Path, pause: float) -> None:
 
 def _started(console: Console, folder: Path) -> tuple[Any, Packages]:
     """A session, with Delta where its jars can be had."""
+    from rich.markup import escape
+
     from weever_stream.cli.demo_table import ChangeFiles, DeltaPackages
     from weever_stream.stream.jars import connectors
     from weever_stream.stream.session import session
@@ -75,7 +77,7 @@ def _started(console: Console, folder: Path) -> tuple[Any, Packages]:
     try:
         connectors("delta")
     except EngineError as error:
-        console.print(f"[dim]without Delta ({error.message}): the changes are files[/]")
+        console.print(f"[dim]without Delta ({escape(error.message)}): the changes are files[/]")
         return session([]), ChangeFiles(folder)
     return session(["delta"]), DeltaPackages(folder)
 
@@ -135,13 +137,13 @@ def _await(query: Any, story: _Story, seen: int) -> None:
 
 
 def _show(console: Console, deltas: list[Any], rules: RuleFile) -> None:
-    from weever_stream.drawing import draw_written_pair
+    from weever_stream.drawing import draw_written_pair, value_width
 
     for change, mark in (("removed", "[green]- fixed   [/]"), ("added", "[red]+ violated[/]")):
         mine = [delta for delta in deltas if delta.change == change]
         for delta in mine[:_SHOWN]:
             console.print(f"  {mark} [bold]{delta.rule}[/]")
-            console.print(draw_written_pair(delta.asDict(), rules, indent=12))
+            console.print(draw_written_pair(delta.asDict(), rules, indent=12, width=value_width(console)))
         if len(mine) > _SHOWN:
             console.print(f"  {mark} … and {len(mine) - _SHOWN} more pairs")
 
@@ -178,13 +180,16 @@ def _save(folder: Path) -> None:
 
 
 def _what_next(console: Console, folder: Path | None) -> None:
+    from rich.markup import escape
+
     console.print("[bold]Try next[/]")
     if folder is None:
         console.print("  weever demo --save parcels           [dim]leaves rules, job and tables in a folder[/]")
         folder = Path("parcels")
-    console.print(f"  weever violations {folder}/job.yaml --log   [dim]what the stream wrote, without Spark[/]")
-    console.print(f"  weever run {folder}/job.yaml --once         [dim]goes on where it stopped[/]")
+    named = escape(str(folder))
+    console.print(f"  weever violations {named}/job.yaml --log   [dim]what the stream wrote, without Spark[/]")
+    console.print(f"  weever run {named}/job.yaml --once         [dim]goes on where it stopped[/]")
     console.print(
-        f"  weever check {folder}/rules.yaml {folder}/packages.csv    [dim]a table with a mistake, without Spark[/]"
+        f"  weever check {named}/rules.yaml {named}/packages.csv    [dim]a table with a mistake, without Spark[/]"
     )
     console.print("  weever check YOUR_RULES.yaml YOUR_TABLE.parquet --mode count   [dim]your own table[/]")

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from weever_stream.cli.exit_codes import ExitCode
-from weever_stream.cli.output import Format, OutputFile, is_stdout, opened
+from weever_stream.cli.output import Format, OutputFile, is_stdout, local_file, opened
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -88,7 +88,11 @@ def discover(
     output: OutputFile = None,
     report: Annotated[
         Path | None,
-        typer.Option(help="Write a report for people to this file: HTML, with a picture.", show_default=False),
+        typer.Option(
+            help="Write a report for people to this file: HTML, with a picture.",
+            show_default=False,
+            callback=local_file,
+        ),
     ] = None,
     null_value: Annotated[
         list[str] | None, typer.Option(help="A text that means null in CSV; may be repeated.")

@@ -226,21 +226,21 @@ def _session(kinds: Sequence[Kind]) -> Finding:
 
 
 def _print(findings: Sequence[Finding]) -> None:
-    from rich.table import Table
+    """A line for each finding, whole: a path that is broken cannot be copied."""
     from rich.text import Text
 
     from weever_stream.cli.tables import open_console
+    from weever_stream.drawing import escaped
 
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for finding in findings:
-        sign = Text("ok", "green") if finding.well else Text("bad", "bold red")
-        hint = f"\nhint: {finding.hint}" if finding.hint else ""
-        table.add_row(sign, Text(finding.name), Text(finding.found + hint))
     console = open_console()
-    console.print(table)
+    width = max(len(finding.name) for finding in findings)
+    for finding in findings:
+        sign = Text("ok   ", "green") if finding.well else Text("bad  ", "bold red")
+        hint = [f"hint: {finding.hint}"] if finding.hint else []
+        first, *more = [escaped(line) for line in [*finding.found.splitlines(), *hint]] or [""]
+        console.print(sign + Text(f"{finding.name:<{width}}  {first}"))
+        for line in more:
+            console.print(Text(" " * (width + 7) + line))
     bad = sum(not finding.well for finding in findings)
     last = "all is well" if not bad else f"{bad} thing{'s' * (bad != 1)} to fix"
     console.print(Text(last))

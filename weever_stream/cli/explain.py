@@ -29,15 +29,15 @@ def explain(
     from weever_stream.detect.plan import plan
     from weever_stream.drawing import escaped
     from weever_stream.errors import RuleError
-    from weever_stream.rules import ColumnType, bind_all, read_rules, schema_of
+    from weever_stream.rules import ColumnType, bind_all, read_rules
 
     rules = read_rules(file)
     table = None
     if data:
         from weever_stream.check.engine import read_data
 
-        table = read_data(rules, data)
-        bound = rules.bind(schema_of(table.schema))
+        table, schema = read_data(rules, data)
+        bound = rules.bind(schema)
     else:
         guessed = _guessed_types(rules)
         try:

@@ -170,7 +170,7 @@ def _summary(console: Console, counts: list[dict[str, Any]]) -> None:
 def _list(console: Console, found: Found) -> None:
     from rich.text import Text
 
-    from weever_stream.drawing import STYLES, draw_written_pair, escaped
+    from weever_stream.drawing import STYLES, draw_written_pair, escaped, value_width
     from weever_stream.rules import write_rule
 
     said = {} if found.rules is None else {rule.name: write_rule(rule) for rule in found.rules.rules}
@@ -186,7 +186,7 @@ def _list(console: Console, found: Found) -> None:
             if row["reason"]:
                 mark = Text(f"- {escaped(row['reason'].replace('_', ' '))} ", style="yellow")
         console.print(Text("  ") + mark + Text(f"{row['at']:%Y-%m-%d %H:%M:%S}Z", style="cyan"))
-        console.print(draw_written_pair(row, found.rules, indent=3))
+        console.print(draw_written_pair(row, found.rules, indent=3, width=value_width(console)))
 
 
 def _close(console: Console, found: Found, counts: list[dict[str, Any]]) -> None:
@@ -195,9 +195,9 @@ def _close(console: Console, found: Found, counts: list[dict[str, Any]]) -> None
     from weever_stream.cli.progress import backfill_text
     from weever_stream.drawing import escaped
 
-    listed = by_rule(found.index)
-    for name, number in by_rule(found.total).items():
-        if more := number - listed.get(name, 0):
+    listed, total = by_rule(found.index), by_rule(found.total)
+    for name in (count["name"] for count in counts):
+        if more := total.get(name, 0) - listed.get(name, 0):
             hint = f"\n{escaped(name)}: {more:,} more; --limit lists more, --format csv all"
             console.print(Text(hint, style="dim"))
     if going_on := {count["name"]: count["backfilled"] for count in counts if "backfilled" in count}:

@@ -19,6 +19,7 @@ __all__ = ["LessonLines", "pair_told", "report_lines"]
 
 _SHOWN = 20
 _VALUES = 120
+"""Characters of a row's values on a terminal; elsewhere all are shown."""
 _SIGNS = {"added": "+", "dropped": "-"}
 
 
@@ -92,7 +93,9 @@ def pair_told(about: Any) -> str | None:
     """The pair of rows that is the reason, in one line; None where there is none."""
     if about.left_key is None:
         return None
-    left = f"row {printable(about.left_key, 60)} {printable(about.left_values or '', _VALUES)}"
+    width = _VALUES if sys.stdout.isatty() else None
+    left = f"row {printable(about.left_key, None)} {printable(about.left_values or '', width)}"
     if about.right_key is None:
         return f"because of {left}"
-    return f"because of {left} and row {printable(about.right_key, 60)} {printable(about.right_values or '', _VALUES)}"
+    right = f"row {printable(about.right_key, None)} {printable(about.right_values or '', width)}"
+    return f"because of {left} and {right}"

@@ -15,13 +15,35 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from weever_stream.errors import OutputError
+from weever_stream.remote import LOCAL_HINT, remote_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Format", "OutputFile", "give_up_stdout", "have_stdout", "is_stdout", "not_written", "opened", "show_trace"]
+__all__ = [
+    "Format",
+    "OutputFile",
+    "give_up_stdout",
+    "have_stdout",
+    "is_stdout",
+    "local_file",
+    "not_written",
+    "opened",
+    "show_trace",
+]
 
-OutputFile = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file; - is the terminal.")]
+
+def local_file(output: Path | None) -> Path | None:
+    """Refuses a URI as a place to write to, before any work is done for it."""
+    if output is not None and (uri := remote_uri(output)):
+        raise OutputError(f"{uri} cannot be written: it is no local file", hint=LOCAL_HINT)
+    return output
+
+
+OutputFile = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="Write to this file; - is the terminal.", callback=local_file),
+]
 _STDOUT = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 _OPEN_ALREADY = ("/dev/fd/", "/dev/stderr", "/proc/")
 _NOT_WRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO})
@@ -53,6 +75,7 @@ def opened(output: Path | None) -> Iterator[IO[bytes]]:
     if output is None or is_stdout(output):
         yield sys.stdout.buffer
         return
+    local_file(output)
     try:
         # A link stays a link: the file that it leads to is written. Nothing is ever put in the place of a device.
         target = Path(os.path.realpath(output))

@@ -92,7 +92,8 @@ def show(job: Job, found: Preflight) -> None:
     for line in found.unchecked:
         console.print(Text(f"\nnot checked: {line}"))
     if noted is None and not refusals:
-        console.print(f"\nthe checkpoint {job.state.checkpoint} is empty: the source is read from its beginning")
+        checkpoint = escaped(job.state.checkpoint)
+        console.print(Text(f"\nthe checkpoint {checkpoint} is empty: the source is read from its beginning"))
     elif not revision and not refusals:
         console.print("\nnothing changes: the job goes on from where it stopped")
     elif revision and not refusals:

@@ -1,6 +1,6 @@
 """A report as text for people: a line per rule, then pairs side by side with the compared values marked.
 
-Values are data: control characters are escaped, long ones are cut, and nothing in them is taken for markup.
+Values are data: control characters are escaped, a terminal cuts long ones, and nothing in them is taken for markup.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 from rich.text import Text
 
 from weever_stream.cli.tables import open_console, print_table
-from weever_stream.drawing import STYLES, draw_pair, escaped, printable
+from weever_stream.drawing import STYLES, draw_pair, escaped, printable, value_width
 from weever_stream.rules import write_rule
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _pairs(console: Console, piece: Violations) -> None:
         rows = {row: {name: values[at] for name, values in columns.items()} for row, columns in sides.items()}
         other = rows.get("s", {})
         keys = [(name, rows["t"][name], other.get(name)) for name in piece.names.columns]
-        console.print(draw_pair(keys, rows, piece.rule.predicates))
+        console.print(draw_pair(keys, rows, piece.rule.predicates, width=value_width(console)))
 
 
 def _close(console: Console, report: Report, listed: dict[str, int]) -> None:

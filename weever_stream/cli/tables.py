@@ -26,7 +26,7 @@ _GAP = 3
 def open_console(file: IO[str] | None = None, *, to_terminal: bool = True) -> Console:
     """A console for results. It wraps nothing: lines are searched, copied and piped."""
     console = Console(file=file, highlight=False, soft_wrap=True, force_terminal=None if to_terminal else False)
-    if not console.is_terminal:
+    if not console.file.isatty():  # colours may be forced where there is no terminal
         console.width = _NO_WIDTH
     return console
 

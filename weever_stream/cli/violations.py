@@ -18,7 +18,7 @@ from weever_stream.errors import DataError, RuleError, WeeverError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from weever_stream.rules import RuleFile
+    from weever_stream.rules import Rule, RuleFile
     from weever_stream.sinks.reading import Kept
 
 __all__ = ["Form", "moment", "violations"]
@@ -67,6 +67,8 @@ def violations(
     kept = read_sink(path)
     if checked is not None and checked.batch >= kept.batch:
         kept = replace(kept, position=checked.position)
+    if rules is not None and checked is not None:
+        rules = replace(rules, rules=checked.rules)
     names = _chosen(rule, rules, kept)
     still_open = selected(kept.open_index(), names, None)
     index = selected(kept.log_index() if log else still_open, names, moment(since))
@@ -115,6 +117,8 @@ class _Checked:
     batch: int
     backfills: dict[str, float]
     """Rules that are being backfilled, each with the share that is done."""
+    rules: tuple[Rule, ...]
+    """Those of the job file, with t and s as their rows are written."""
 
 
 def _checked(rules: RuleFile) -> _Checked | None:
@@ -132,7 +136,10 @@ def _checked(rules: RuleFile) -> _Checked | None:
         done, noted = notes.read(PROGRESS), read_noted(notes, state.checkpoint)
     except (WeeverError, OSError):
         return None
-    return None if done is None else _Checked(str(done["position"]), int(done["batch"]), backfills_of(noted, done))
+    if done is None:
+        return None
+    written = rules.rules if noted is None else noted.oriented(rules.rules)
+    return _Checked(str(done["position"]), int(done["batch"]), backfills_of(noted, done), written)
 
 
 def _text(value: Any) -> str | None:

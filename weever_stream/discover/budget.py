@@ -46,6 +46,8 @@ class Budget:
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._clock, self._stopped = clock, stopped
+        self.given = float("inf") if seconds is None else seconds
+        """The seconds there were at the beginning; infinite without a limit."""
         self._end = None if seconds is None else clock() + seconds
         self.memory = max(_LEAST, default_memory() if memory is None else memory)
 

@@ -48,6 +48,8 @@ _AT_FIRST, _BY_STAGE, _OWN, _OWN_MEMORY = 0.3, 0.5, 0.4, 0.4
 share of the memory for those."""
 _MANY_CROSSED = 3
 """Predicates for each one of a column alone, above which rules of columns alone are looked for before all others."""
+_FOR_CANDIDATES, _GRACE = 0.15, 5.0
+"""The share of the time that is kept to count candidates, and the seconds that there are at most once it has ended."""
 _FEW = 1000
 """Candidates of a search that was not finished, and evidences for which there always is room."""
 _RANKED, _MOST_RANKED = 250, 5000
@@ -104,7 +106,8 @@ def find_rules(
         rules, left = without_implied_in_time(space, rules, budget.go_on)
         limited = reached != most or bool(left)
         return Outcome(rules, evidence, evidence.outcomes(), not limited, reached, 0, complete=True, limited=limited)
-    found = _hydra(space, evidence_within(space, budget), most, sample, seed, budget, tell, listed)
+    searching = budget.share(1 - _FOR_CANDIDATES)
+    found = _hydra(space, evidence_within(space, budget), most, sample, seed, searching, tell, listed)
     return found if not found.undecided else _with_those_that_hold(space, found, budget, tell)
 
 
@@ -135,9 +138,11 @@ def scan(space: Space, evidence: Evidence, budget: Budget, tell: Progress) -> bo
 def _with_those_that_hold(space: Space, found: Outcome, budget: Budget, tell: Progress) -> Outcome:
     """Counts the candidates that are left one by one, for as long as there is time, and adds those that hold.
 
-    The best come first, as far as there is time to rank them.
+    The best come first, as far as there is time to rank them. Where the search has taken all of the time, or somebody
+    has stopped it, there is a little more for this: without it nothing would come of the search.
     """
     assert found.waiting is not None
+    budget = budget.at_least(min(_GRACE, _FOR_CANDIDATES * budget.given))
     first = min(len(found.waiting), int(min(_RANKED * budget.left(), _MOST_RANKED)))
     order = [*rank(space, found.waiting[:first], *found.weighed)[0], *range(first, len(found.waiting))]
     waiting, counted = found.waiting[order], 0
@@ -170,7 +175,6 @@ def _hydra(
         alone = partial(lambda rules, _: rules, before)
     chance = np.random.default_rng(seed)
     tell("sampling", 0, 0)
-    rounds = budget.share(0.85)
     # Most of the room is kept for what shows up later: every round takes the time to unpack and invert all of it.
     room = min(evidence.room // 2, max(_FEW, evidence.room // 8))
     drawing = budget.share(0.1)
@@ -182,8 +186,8 @@ def _hydra(
     sampled = evidence.outcomes()
     focus = budget.share(0.2)
     sample_focused(space, evidence, chance, lambda: focus.go_on() and evidence.distinct < room, budget.memory // 8)
-    completion = Completion(space, evidence, sampled, listed, chance, rounds.go_on, rounds.left)
-    found = complete(space, evidence, completion, sampled, most, rounds, tell, alone)
+    completion = Completion(space, evidence, sampled, listed, chance, budget.go_on, budget.left)
+    found = complete(space, evidence, completion, sampled, most, budget, tell, alone)
     return replace(found, settled=tuple(completion.taken))
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from weever_stream.errors import Place, RuleError, RuleErrors, TypeMismatchError, collecting, did_you_mean
+from weever_stream.remote import LOCAL_HINT, remote_uri
 from weever_stream.rules.bind import BoundRule, bind_all, unknown_hint
 from weever_stream.rules.build import About
 from weever_stream.rules.filemodel import FileModel, RuleModel
@@ -150,6 +151,8 @@ def content_of(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
+        if uri := remote_uri(path):
+            raise RuleError(f"{uri} cannot be read: it is no local file", hint=LOCAL_HINT) from None
         reason = error.strerror or type(error).__name__
         raise RuleError(f"{path} cannot be read: {reason}", hint="check the path of the rule file") from None
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 from rich.console import Console
 from rich.text import Text
 
-from weever_stream.drawing import STYLES, draw_written_pair, escaped, printable
+from weever_stream.drawing import STYLES, draw_written_pair, escaped, printable, value_width
 from weever_stream.sinks.batch import ADDED, REMOVED
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ class Terminal:
             rule = Text(escaped(row["rule"]), style="bold")
             severity = Text(f"  {printable(row['severity'])}", style=STYLES.get(row["severity"], ""))
             self._console.print(Text("  ") + Text(mark, style=style) + Text(" ") + rule + severity)
-            self._console.print(draw_written_pair(row.asDict(), self._rules, indent=12))
+            pair = draw_written_pair(row.asDict(), self._rules, indent=12, width=value_width(self._console))
+            self._console.print(pair)
         if count > len(rows):
             self._console.print(Text("  ") + Text(mark, style=style) + Text(f" … and {count - len(rows):,} more"))
 

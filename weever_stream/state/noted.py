@@ -17,7 +17,7 @@ from weever_stream.errors import StateError
 from weever_stream.rules import parse_rule, write_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from weever_stream.rules.model import Rule
 
@@ -106,6 +106,16 @@ class Noted:
     def living(self) -> dict[str, NotedRule]:
         """The rules that are kept, by name; of one that is built again the later."""
         return {rule.name: rule for rule in self.rules if rule.ended is None}
+
+    def oriented(self, rules: Iterable[Rule]) -> tuple[Rule, ...]:
+        """The rules of a job file. One that is kept has t and s as it was noted with: so its rows are written."""
+        living = self.living
+        return tuple(
+            living[rule.name].rule({rule.name: rule})
+            if rule.name in living and living[rule.name].fingerprint == rule.fingerprint
+            else rule
+            for rule in rules
+        )
 
     @property
     def rebuilding(self) -> dict[int, int]:

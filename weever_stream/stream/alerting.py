@@ -30,6 +30,11 @@ _MESSAGES = {
     "alert_still_failing": "{target} has not taken an alert in {attempts} attempts: {reason}",
     "alert_sent_again": "{target} takes alerts again, after {attempts} failed attempts",
     "alert_gave_up": "{target} does not take an alert of {rule}, and is not tried again: {reason}",
+    "alerts_not_noted": "alerts cannot be noted beside the checkpoint, and none is sent until they can: {reason}",
+    "alerts_noted_again": "alerts can be noted again, and are sent",
+    "silences_unreadable": "the silences cannot be read, and those that were read before stay in force: {reason}",
+    "silences_read_again": "the silences can be read again",
+    "alerts_disturbed": "something unexpected happened while alerts were sent to {target}, which goes on: {reason}",
 }
 _SECONDS_TO_END = 10.0
 _FEW = 20_000
@@ -73,6 +78,12 @@ def _counting(asked: Question) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
     return counted
 
 
+def _message(event: str, about: Mapping[str, Any]) -> str:
+    """What is logged of an event, as a sentence, with what to do about it if that is known."""
+    said = _MESSAGES.get(event, "").format(**about)
+    return f"{said} (hint: {about['hint']})" if said and about.get("hint") else said
+
+
 @contextmanager
 def alerting(job: Job, ours: Callable[[], bool], watchers: Sequence[Watcher] = ()) -> Iterator[list[Sink]]:
     """Sends the alerts of a job within the block: yields what its batches are to be told to, if it has any targets.
@@ -91,7 +102,7 @@ def alerting(job: Job, ours: Callable[[], bool], watchers: Sequence[Watcher] = (
 
     def tell(event: str, about: Mapping[str, Any]) -> None:
         say = log.info if event in ("alert_sent", "alert_retried") else log.warning
-        say(event, _MESSAGES.get(event, "").format(**about), **about)
+        say(event, _message(event, about), **about)
 
     targets = [open_target(options) for options in job.alerts]
     notes = Notes(notes_of(job))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +107,7 @@ class Context:
     def start(self, noted: Noted, trigger: str | None = None) -> Running:
         """Starts the query of a note. `trigger`: a duration, `ONE_BATCH` or `WHAT_IS_THERE`."""
         setup, job = self.setup(noted), self.job
+        written = replace(job, file=replace(job.file, rules=noted.oriented(job.file.rules)))
         self.lane.tidy(noted.revision)
         batches = Batches(
             spark=self.spark,
@@ -115,7 +116,7 @@ class Context:
             guard=StillOurs(self.lease),
             sinks=[
                 Logbook(self.spark, self.checkpoint, self.notes),
-                *open_sinks(self.spark, job.sinks, job=job, take_over=self.take_over),
+                *open_sinks(self.spark, job.sinks, job=written, take_over=self.take_over),
                 *self.also,
             ],
             dead_letters=open_dead_letters(
