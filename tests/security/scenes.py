@@ -219,7 +219,7 @@ def _scenes(folder: Path) -> Iterator[tuple[str, Callable[[], int]]]:
     yield "failing sink, debugged", lambda: _with_brokers_that_die(weever("run", "sink.yaml", "--once"))
     del os.environ["WEEVER_DEBUG"]
     yield "failing dead letters", weever("run", "letters.yaml", "--once")
-    yield "unreachable source", weever("run", "source.yaml", "--once")
+    yield "unreachable source", weever("run", "source.yaml", "--once", "--take-over")
 
 
 def main(folder: Path) -> None:
