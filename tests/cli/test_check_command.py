@@ -126,6 +126,15 @@ def test_the_data_can_be_named_by_the_rule_file(capfd: pytest.CaptureFixture[str
     assert weever(capfd, "check", "rules.yaml", "--mode", "count")[0] == 1
 
 
+def test_options_of_a_source_that_check_does_not_know_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    source = "source: {kind: files, format: csv, path: packages.csv, options: {sep: ';', header: 'true'}}\nrules:"
+    Path("rules.yaml").write_text(RULES.replace("rules:", source))
+    code, _, said = weever(capfd, "check", "rules.yaml")
+    assert code == 3
+    assert "does not read CSV by the source's options: sep" in said
+    assert weever(capfd, "check", "rules.yaml", "packages.csv")[0] == 1
+
+
 def test_results_go_to_a_file_whole_or_not_at_all(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, _ = weever(capfd, "check", "rules.yaml", "packages.csv", "--format", "json", "-o", "out.json")
     assert (code, out) == (1, "")

@@ -47,6 +47,8 @@ __all__ = ["MODES", "Progress", "check", "read_data"]
 MODES: tuple[Mode, ...] = ("list", "count", "first")
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Told the phase, how much of it is done, and how much there is."""
+_CSV_OPTIONS = frozenset({"sep", "delimiter", "quote", "escape", "encoding", "charset", "nullvalue", "multiline"})
+"""Options of Spark's CSV reader, in lower case, under which files mean something else."""
 _FIRST_PREFIX = 1 << 15
 
 
@@ -163,6 +165,12 @@ def _paths_of_source(file: RuleFile) -> tuple[Any, str | None]:
         )
     if not path:
         raise DataError("there is no data to check", hint="name it after the rule file, or under `source:` in it")
+    if unread := sorted(name for name in given.get("options") or {} if name.lower() in _CSV_OPTIONS):
+        raise DataError(
+            f"check does not read CSV by the source's options: {', '.join(unread)}",
+            hint="name the files after the rule file. Quotes are read by RFC 4180, the separator follows the name of the "
+            "file (.csv or .tsv), and --encoding names another encoding",
+        )
     found = [str(one) for one in path] if isinstance(path, (list, tuple)) else str(path)
     return found, str(given["kind"]) if "kind" in given else None
 
