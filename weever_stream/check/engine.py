@@ -168,8 +168,8 @@ def _paths_of_source(file: RuleFile) -> tuple[Any, str | None]:
     if unread := sorted(name for name in given.get("options") or {} if name.lower() in _CSV_OPTIONS):
         raise DataError(
             f"check does not read CSV by the source's options: {', '.join(unread)}",
-            hint="name the files after the rule file. Quotes are read by RFC 4180, the separator follows the name of the "
-            "file (.csv or .tsv), and --encoding names another encoding",
+            hint="name the files after the rule file. Quotes are read by RFC 4180, the separator follows the name of "
+            "the file (.csv or .tsv), and --encoding names another encoding",
         )
     found = [str(one) for one in path] if isinstance(path, (list, tuple)) else str(path)
     return found, str(given["kind"]) if "kind" in given else None
