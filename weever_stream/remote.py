@@ -1,4 +1,4 @@
-"""Tells URIs of object stores from paths, where only a local file can be named. Loads nothing heavy."""
+"""Recognizes URIs of object stores where only a local file can be named. Loads nothing heavy."""
 
 from __future__ import annotations
 

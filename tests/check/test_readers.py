@@ -198,7 +198,7 @@ def test_a_column_without_any_value_can_be_compared_with_anything(tmp_path: Path
          "DATA:3: the line has 3 fields where the header has 2\n  hint: a value that holds the separator needs quotes"),
         ("rows.csv", b"k,v\n1,2\nsecret,4\n", "k", {"k": "integer"},
          "DATA:3: column k: the value is not a bigint\n"
-         "  hint: mend the value, name it with --null-value, or change the type under `columns:`"),
+         "  hint: fix the value, name it with --null-value, or change the type under `columns:`"),
         ("rows.csv", b"k,k\n1,2\n", "k", {},
          "DATA:1: column k stands 2 times in the header\n  hint: give each column a name of its own"),
         ("rows.csv", b"k,v\n1,2\n\xff\xfe,4\n", "k", {},

@@ -20,7 +20,7 @@ __all__ = ["OTHERS", "Place", "Subject", "Subjects"]
 OTHERS = "others"
 """The group of all that have no alert of their own."""
 _SPARE = 3
-"""For each example that is shown so many more are held, to take the places of those that are fixed."""
+"""Spare examples stored per shown example. They replace examples that are fixed."""
 Place = tuple[str, tuple[str, ...], str]
 """Rule, columns, group: names a subject. Names of columns may hold any character, so they are never joined."""
 

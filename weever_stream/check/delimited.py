@@ -4,7 +4,7 @@ An empty unquoted field is null, a quoted one is the empty string. A column's ty
 those of a first block: number, date, timestamp, boolean, else text. Text is UTF-8 unless another encoding is named.
 Whole numbers beyond 64 bits stay exact (as decimals of up to 38 digits), because as doubles two different ids could
 become equal. Columns of a declared type are read as text first, and then as a stream reads them (`index.spelling`).
-Cost: one parallel pass; a second one only to find the line of an error or to read a wide column anew.
+Cost: one parallel pass; a second one only to find the line of an error or to read a wide column again.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _declared(
         raise DataError(
             f"column {name}: the value is not a {wanted}",
             place=Place(file=str(file), line=_line(file, encoding, first_misfit(texts, read), single=single)),
-            hint="mend the value, name it with --null-value, or change the type under `columns:`",
+            hint="fix the value, name it with --null-value, or change the type under `columns:`",
         ) from None
 
 
@@ -328,7 +328,7 @@ def _refuse_odd_quotes(file: DataFile, encoding: str) -> None:
                     hint="double it (RFC 4180); Spark's writer does so with .option('escape', '\"')",
                 ) from None
     except (OSError, pa.ArrowException):
-        return  # whoever reads it next says why
+        return  # the next reader raises the error
 
 
 def _has_odd_quotes(file: DataFile, encoding: str) -> bool:

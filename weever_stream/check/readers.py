@@ -299,7 +299,7 @@ def _declared_json(file: DataFile, wanted: Wanted) -> pa.Table:
         for name, kind in wanted.types.items()
         if name in wanted.columns and kind.kind in (*_WRITTEN_AS_TEXT, "decimal")
     }
-    # A number is read as the nearest double, whatever stands beside it: as from text.
+    # A number is read as the nearest double, whatever the other values are, as from text.
     types |= {
         name: pa.float64() for name, kind in wanted.types.items() if name in wanted.columns and kind.kind == "float"
     }

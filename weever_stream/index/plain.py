@@ -38,7 +38,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def decimal_of(precision: int, scale: int) -> pa.DataType:
-    """The decimal type with so many digits."""
+    """The decimal type with this number of digits."""
     return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
 
 

@@ -68,7 +68,7 @@ def _flatten(rules: object) -> Iterator[Rule | str]:
     """Single rules and expressions. `fd` and `order` return tuples, one rule for each column."""
     if isinstance(rules, RuleFile):
         raise RuleError(
-            f"the rule file of table {rules.table} stands in a list, where its key and columns would be lost",
+            f"the rule file of table {rules.table} is in a list, where its key and columns would be lost",
             hint="give the rule file alone, or only its rules: file.rules",
         )
     if isinstance(rules, (Rule, str)):
