@@ -11,6 +11,8 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+from confluent_kafka.admin import AdminClient, NewTopic
+
 from tests.stream.servers.kafka import Broker
 from tests.stream.servers.maven import DEBEZIUM, KAFKA, jars_of
 from tests.stream.servers.postgres import Postgres
@@ -41,6 +43,8 @@ class Debezium(Server):
     def watch(self, name: str, *tables: str, **options: str) -> list[str]:
         """Streams changes of tables (`public.parcels`); returns their topics, in order. Ready when this returns.
 
+        The topics are created here: the connector creates them with its first message, which may be later.
+
         Options are Debezium's with their dots as underscores: `skipped_operations="none"`.
         """
         config = {
@@ -60,9 +64,13 @@ class Debezium(Server):
             "poll.interval.ms": "50",
             **{option.replace("_", "."): value for option, value in options.items()},
         }
+        topics = [f"{name}.{table}" for table in tables]
+        admin = AdminClient({"bootstrap.servers": self.broker.servers})
+        for created in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
+            created.result(60)
         self._ask("PUT", f"connectors/{name}/config", config)
         until(lambda: self._streams(name), self._process, self._log)
-        return [f"{name}.{table}" for table in tables]
+        return topics
 
     def forget(self, name: str) -> None:
         """Stops a connector and drops its slot."""
