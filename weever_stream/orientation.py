@@ -85,7 +85,7 @@ def _order_of_texts(one: str, other: str) -> int | None:
     if by_text == 0 or leads[0] is None or leads[1] is None:
         return by_text
     try:
-        also = _compared(Decimal(one), Decimal(other))
+        also = _compared(Decimal(one.removesuffix("s")), Decimal(other.removesuffix("s")))  # 1.5s: a duration
     except InvalidOperation:
         whole = [int(lead[0]) for lead in leads if lead is not None]
         cut = [text.rstrip("Z") for text in (one, other)]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from deltalake import DeltaTable
 
-__all__ = ["Location", "is_uri", "locate", "open_delta", "reason_of", "scan_delta"]
+__all__ = ["Location", "is_uri", "locate", "map_file", "open_delta", "reason_of", "scan_delta"]
 
 SCHEMES = ("file", "s3", "s3a", "gs", "abfs", "abfss", "hdfs", "viewfs")
 """Those that are named to the user; `pyarrow.fs` knows more spellings."""
@@ -97,7 +97,7 @@ class Location:
 
     def open_file(self) -> Any:
         """For reading at any place; a local file is mapped."""
-        return pa.memory_map(self.path) if self.local else self.system.open_input_file(self.path)
+        return map_file(self.path) if self.local else self.system.open_input_file(self.path)
 
     def open_stream(self) -> Any:
         """For reading from start to end, decompressed if its name says that it is compressed."""
@@ -134,16 +134,26 @@ def locate(given: str | Path) -> Location:
     return Location(system, path.rstrip("/"), shown, uri)
 
 
-def open_delta(location: Location) -> DeltaTable:
-    """The Delta table there, at its newest version. Raises what `deltalake` raises, which has no common root."""
+def map_file(path: str) -> pa.MemoryMappedFile:
+    """A local file in memory. Raises `MemoryError` where there is no room for it, which Arrow reports as an OSError."""
+    try:
+        return pa.memory_map(path)
+    except OSError as error:
+        if "Cannot allocate memory" in str(error):
+            raise MemoryError from None
+        raise
+
+
+def open_delta(location: Location, version: int | None = None) -> DeltaTable:
+    """The Delta table there, at a version or the newest. Raises what `deltalake` raises, which has no common root."""
     from deltalake import DeltaTable
 
     if location.uri is None:
-        return DeltaTable(location.path)
+        return DeltaTable(location.path, version)
     parts = _split(location.uri)
     if parts.scheme.lower() not in ("s3", "s3a", "s3n"):
-        return DeltaTable(location.uri)
-    return DeltaTable(f"s3://{location.path}", storage_options=_s3_options(location.uri))
+        return DeltaTable(location.uri, version)
+    return DeltaTable(f"s3://{location.path}", version, storage_options=_s3_options(location.uri))
 
 
 def scan_delta(table: DeltaTable, location: Location) -> ds.Dataset:

@@ -550,10 +550,38 @@ def test_columns_that_no_type_holds_are_errors(tmp_path: Path, one: pa.Array, ot
         united(tmp_path, one, other)
 
 
-def test_long_whole_numbers_beside_fractions_in_csv_files_are_text(tmp_path: Path) -> None:
-    (tmp_path / "0.csv").write_text("k\n9007199254740993\n")
-    (tmp_path / "1.csv").write_text("k\n0.5\n")
-    assert read(tmp_path, "k")["k"].to_pylist() == ["9007199254740993", "0.5"]
+def csv_files(folder: Path, *texts: str) -> pa.ChunkedArray:
+    """A column that several CSV files hold in parts."""
+    for number, text in enumerate(texts):
+        (folder / f"{number}.csv").write_text(f"k\n{text}\n")
+    return read(folder, "k")["k"]
+
+
+def test_long_whole_numbers_beside_fractions_in_csv_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"column k is of type int64 .*no type holds"):
+        csv_files(tmp_path, "9007199254740993", "0.5")
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        (("2024-01-01 00:00:00", "2024-01-01 00:00:00.000"), [datetime(2024, 1, 1)] * 2),
+        (("2024-01-01", "2024-01-01 00:00:00"), [datetime(2024, 1, 1)] * 2),
+        (("1", "1.5"), [1.0, 1.5]),
+        (("1", "x"), ["1", "x"]),
+        (("1", "2024-01-01"), ["1", "2024-01-01"]),
+        (("true", "2"), ["true", "2"]),
+        (("", "1"), [1]),
+    ],
+)
+def test_csv_files_are_read_like_one_file_with_all_lines(
+    tmp_path: Path, texts: tuple[str, ...], values: list[object]
+) -> None:
+    found = csv_files(tmp_path, *texts)
+    assert found.drop_null().to_pylist() == values
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "all.csv").write_text("\n".join(["k", *texts, ""]))
+    assert read(tmp_path / "one", "k")["k"].drop_null().to_pylist() == values
 
 
 @pytest.mark.parametrize("in_memory", [False, True])

@@ -400,6 +400,12 @@ def test_values_that_fit_a_rule_in_no_way_get_no_operator() -> None:
     assert as_written(rule, '{"a": 1, "b": 3}', '{"a": 1, "b": 2}') == exchanged(rule.predicates)
 
 
+def test_durations_are_not_compared_as_texts() -> None:
+    rule = parse_rule("t.a < s.a")
+    for less, more in (("1s", "1.500000s"), ("0s", "0.000001s"), ("9s", "10s")):
+        assert as_written(rule, json.dumps({"a": less}), json.dumps({"a": more})) == rule.predicates
+
+
 def test_rules_with_more_are_told_in_the_order_of_the_job_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -162,7 +162,7 @@ def out_of_memory(world: World) -> int:
     world.ahead(2)
     world.describe(spark={"spark.executor.pyspark.memory": "160m"})
     with Life(world, "--once") as life:
-        if life.ended() != 3 or "not enough memory" not in life.errors or "hint:" not in life.errors:
+        if life.ended() != 3 or "ran out of memory" not in life.errors or "hint:" not in life.errors:
             raise Broken("the driver should say that memory is short", life)
     world.check()
     world.describe()

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from delta import exceptions as delta_exceptions
 from deltalake import DeltaTable as Reader
 
 from tests.sinks.batches import NASTY, Pair, Story, position
 from weever_stream.errors import OutputError
 from weever_stream.job.options import DeltaSink
 from weever_stream.sinks import Sink, open_sinks
+from weever_stream.sinks.delta import retried
 from weever_stream.sinks.reading import read_sink
 from weever_stream.storage import locate, scan_delta
 
@@ -181,6 +183,30 @@ def test_optimize_and_vacuum_at_any_time_change_nothing(spark: Any, tmp_path: Pa
     assert open_ids(tmp_path) == sorted(story.open)
     log = rows(tmp_path / "log").to_pylist()
     assert sorted((row["batch_id"], row["change"], row["violation_id"]) for row in log) == sorted(story.log)
+
+
+CONFLICTS = [one for name, one in vars(delta_exceptions).items() if name.endswith("Exception")]
+
+
+@pytest.mark.parametrize("conflict", CONFLICTS)
+def test_every_conflict_with_another_commit_is_tried_again(
+    conflict: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weever_stream.sinks.delta._FIRST_WAIT", 0.0)
+    calls = []
+
+    def action() -> None:
+        calls.append(1)
+        if len(calls) < 3:
+            raise conflict("another commit")
+
+    retried(action)
+    assert len(calls) == 3
+    calls.clear()
+    monkeypatch.setattr("weever_stream.sinks.delta._TRIES", 2)
+    with pytest.raises(conflict):
+        retried(action)
+    assert len(CONFLICTS) == 8
 
 
 @pytest.mark.slow

@@ -124,6 +124,12 @@ def test_a_row_is_free_when_its_last_violation_is_over(spark: Any, tmp_path: Pat
     late = story.batch(7, [D])
     with pytest.raises(OutputError, match="begins in the middle"):
         quarantine(spark, tmp_path / "late").write(late)
+    before = held(spark, tmp_path)
+    middle = Story(spark, query="query-3")
+    middle.batch(0, [A])
+    with pytest.raises(OutputError, match="begins in the middle"):
+        quarantine(spark, tmp_path, take_over=True).write(middle.batch(1, [B]))
+    assert held(spark, tmp_path) == before, "a refused take-over deletes nothing"
     other = Story(spark, query="query-2")
     first = other.batch(0, [B, D])
     with pytest.raises(OutputError, match="another run"):

@@ -9,6 +9,8 @@ orphans.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -176,3 +178,26 @@ def test_a_run_file_in_the_place_of_another_is_refused(tmp_path: Path):
     os.replace(tmp_path / one.name, tmp_path / other.name)
     with pytest.raises(StateError, match="is torn or was changed"):
         store(tmp_path).read(StoredFile(other.name, other.length, other.crc))
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from weever_stream.state.store import RunStore, StoreOptions
+store = RunStore(StoreOptions(sys.argv[1]))
+file = store.write("x", [bytes(200 << 20)])
+store.read(file)
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (50 << 20),) * 2)
+try:
+    store.read(file)
+except MemoryError:
+    print("short of memory")
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limit is set as Linux counts")
+def test_a_file_for_which_there_is_no_memory_is_not_called_damaged(tmp_path: Path):
+    child = [sys.executable, "-c", LIMITED, str(tmp_path)]
+    done = subprocess.run(child, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("short of memory\n", 0), done.stderr

@@ -96,6 +96,41 @@ def test_a_column_that_is_no_longer_read_rejects_nothing(spark: SparkSession, tm
     assert trial.keys("n") == {"1"}
 
 
+def test_a_backfill_reads_all_files_of_a_compacted_log(spark: SparkSession, tmp_path: Path):
+    settings = {"fileSource.log.compactInterval": "2", "fileSource.log.cleanupDelay": "0", "minBatchesToRetain": "1"}
+    for name, value in settings.items():
+        spark.conf.set(f"spark.sql.streaming.{name}", value)
+    try:
+        trial = Trial(spark, tmp_path, A)
+        trial.feed.add([put(1, 1, a=1), put(2, 1, a=1)])
+        trial.stream.run()
+        trial.feed.add([put(2, 2, a=0, n="bad")])  # applied: nobody reads n
+        trial.stream.run()
+        trial.revise({**A, **N})
+        for version in range(3, 8):
+            trial.feed.add([put(3, version, a=0, n=0)])
+            trial.stream.run()
+        log = tmp_path / "checkpoint" / "sources" / "0"
+        assert not any((log / name).exists() for name in ("0", "1", "1.compact")), "only later entries are left"
+        trial.revise({**A, **N, **AGAIN})
+        trial.stream.run()
+    finally:
+        for name in settings:
+            spark.conf.unset(f"spark.sql.streaming.{name}")
+    assert trial.keys("a") == trial.keys("a_again") == {"1"}
+
+
+def test_a_rule_that_goes_and_returns_makes_no_second_dead_letter(spark: SparkSession, tmp_path: Path):
+    trial = Trial(spark, tmp_path, A)
+    trial.feed.add([put(1, 1, a=1, n=5), put(2, 1, a=1, n="bad")])
+    trial.stream.run()
+    for rules in ({**A, **N}, A, {**A, **N}):  # the source does not move
+        trial.revise(rules)
+        trial.stream.run()
+    assert trial.keys("n") == {"1"}
+    assert trial.reasons() == [MISFIT]
+
+
 def test_what_was_rejected_on_arrival_stays_so_after_a_rescale(spark: SparkSession, tmp_path: Path):
     trial = Trial(spark, tmp_path, {**A, **N})
     trial.feed.add([put(3, 1, a=1, n=5)])

@@ -106,3 +106,33 @@ def test_why_it_ended_is_said_with_the_setting(
     assert said in error.message
     assert hint in str(error.hint)
     assert str(pump.log) in str(error.hint)
+
+
+DEFERRED = """
+import os, signal, sys
+from weever_stream.stream.jvm import _deferred_signals
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+if {ignored}:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+with _deferred_signals():
+    for one in {sent}:
+        os.kill(os.getpid(), one)
+    print("launched", flush=True)
+print("went on", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sent", "ignored", "code", "printed"),
+    [
+        ("[15]", False, 143, "launched\n"),
+        ("[15, 15]", False, 143, "launched\n"),  # as `timeout` does
+        ("[2]", False, -2, "launched\n"),
+        ("[2, 2]", False, -2, ""),
+        ("[2, 2]", True, 0, "launched\nwent on\n"),  # a job in the background of a script
+    ],
+)
+def test_signals_wait_for_the_launch(sent: str, ignored: bool, code: int, printed: str):
+    program = DEFERRED.format(sent=sent, ignored=ignored)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (code, printed)

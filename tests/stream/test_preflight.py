@@ -262,7 +262,13 @@ def test_rules_that_may_not_change_are_refused_before_spark_starts(tmp_path: Pat
     assert "`state.rule_changes` is reject" in "".join(capsys.readouterr())
 
 
-@pytest.mark.parametrize("kind", ["delta", "files"])
+def owned_table(path: Path, owner: str = "another") -> None:
+    write_deltalake(path, pa.table({"rule": ["r"]}))
+    commit = path / "_delta_log" / "00000000000000000000.json"  # deltalake itself writes no such property
+    commit.write_text(commit.read_text().replace('"configuration":{', f'"configuration":{{"weever.owner":"{owner}"'))
+
+
+@pytest.mark.parametrize("kind", ["delta", "files", "quarantine"])
 def test_a_sink_of_another_run_is_known_before_spark_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ):
@@ -271,10 +277,8 @@ def test_a_sink_of_another_run_is_known_before_spark_starts(
     sinks = [{"kind": kind, "path": str(found)}]
     job.write_text(job_text({"kind": "delta", "path": table}, tmp_path, RULES, columns={}, sinks=sinks))
     assert weever(["plan", str(job)]) == 0, "nobody has written there yet"
-    if kind == "delta":
-        write_deltalake(found / "open", pa.table({"rule": ["r"]}))
-        commit = found / "open" / "_delta_log" / "00000000000000000000.json"  # deltalake itself writes no such property
-        commit.write_text(commit.read_text().replace('"configuration":{', '"configuration":{"weever.owner":"another"'))
+    if kind != "files":
+        owned_table(found / {"delta": "open", "quarantine": "keys"}[kind])
     else:
         found.mkdir()
         (found / "_owner").write_text(json.dumps({"query_id": "another"}))
@@ -288,6 +292,41 @@ def test_a_sink_of_another_run_is_known_before_spark_starts(
     (tmp_path / "checkpoint").mkdir(exist_ok=True)
     (tmp_path / "checkpoint" / "metadata").write_text(json.dumps({"id": "another"}))
     assert weever(["plan", str(job)]) == 0, "it is this checkpoint's own"
+    job.write_text(job.read_text().replace(f"{tmp_path}/checkpoint", f"file://{tmp_path}/checkpoint"))
+    assert weever(["plan", str(job)]) == 0, "by its URI too"
+    (tmp_path / "checkpoint" / "metadata").write_text('{"id": "ano')
+    assert weever(["plan", str(job)]) == 0, "a torn metadata file is left to the start"
+
+
+def places(folder: Path, **given: Any) -> Preflight:
+    """What is found of a job over a folder of files."""
+    source = {"kind": "files", "path": str(given.pop("source", folder))}
+    return check_job(job_of(read_rules_text(job_text(source, folder, **given))))
+
+
+def test_another_jobs_table_under_the_same_path_is_accepted(tmp_path: Path):
+    owned_table(tmp_path / "found" / "open")
+    log = {"kind": "delta", "path": str(tmp_path / "found"), "tables": ["log"]}
+    assert not places(tmp_path, sinks=[log]).not_ours
+    assert places(tmp_path, sinks=[{**log, "tables": ["open"]}]).not_ours
+
+
+@pytest.mark.parametrize("name", ["HADOOP_CONF_DIR", "DATABRICKS_RUNTIME_VERSION"])
+def test_folders_that_need_not_be_local_are_left_to_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    (tmp_path / "file").write_text("")
+    sinks = [{"kind": "delta", "path": str(tmp_path / "file" / "found")}]
+    assert len(places(tmp_path, source=tmp_path / "none", sinks=sinks).refusals) == 2
+    monkeypatch.setenv(name, "x")
+    assert not places(tmp_path, source=tmp_path / "none", sinks=sinks).refusals
+
+
+def test_a_folder_that_cannot_be_read_is_refused(tmp_path: Path):
+    name = "x" * 300
+    sinks = [{"kind": "delta", "path": str(tmp_path / name)}]
+    (refused,) = places(tmp_path, source=tmp_path / name, sinks=sinks).refusals
+    assert "cannot be read: File name too long" in str(refused)
 
 
 def test_folders_that_are_not_there_or_cannot_be_written_are_refused_before_spark_starts(
@@ -320,3 +359,8 @@ def test_a_source_that_may_skip_commits_is_refused_at_once_where_a_column_is_dro
     said = refusal(check(tmp_path, table, options=options))
     assert said.startswith(f"version 2 of {table} drops or changes the column more")
     assert "failOnDataLoss" in said
+    DeltaTable(table).create_checkpoint()
+    (Path(table) / "_delta_log" / "00000000000000000000.json").unlink()
+    left = check(tmp_path, table, options=options)
+    assert not left.refusals
+    assert any("the schema of" in one for one in left.unchecked), "the log of what was read is cleaned up"

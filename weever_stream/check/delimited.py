@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
     from weever_stream.check.sources import DataFile
 
-__all__ = ["EXACT", "TEXT", "UTF8", "beyond_doubles", "known_encoding", "read_delimited", "read_header"]
+__all__ = ["TEXT", "UTF8", "beyond_doubles", "known_encoding", "read_delimited", "read_header"]
 
 TEXT = ColumnType("string")
 UTF8 = "utf-8"
 _FIRST = 1 << 20
 _PIECE = 1 << 24
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-EXACT = 2**53
+_EXACT = 2**53
 """Whole numbers up to here are exact as doubles."""
 _CELL = re.compile(r"In CSV column #(\d+):(?: Row #(\d+):)?")
 _RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
@@ -232,7 +232,7 @@ def beyond_doubles(column: pa.ChunkedArray) -> bool:
     if not pa.types.is_float64(column.type):
         return False
     bounds = pc.min_max(pc.if_else(pc.is_finite(column), column, None)).as_py()
-    return any(bound is not None and abs(bound) >= EXACT for bound in bounds.values())
+    return any(bound is not None and abs(bound) >= _EXACT for bound in bounds.values())
 
 
 def _endless(column: pa.ChunkedArray) -> bool:

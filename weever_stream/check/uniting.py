@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from weever_stream.check.delimited import EXACT, TEXT, read_delimited
+from weever_stream.check.delimited import TEXT, read_delimited
 from weever_stream.errors import DataError
 from weever_stream.index.casting import NUMERIC, fit
 from weever_stream.index.plain import MOST_DIGITS, decimal_of, decoded
@@ -28,11 +27,11 @@ __all__ = ["agreed_texts", "concatenated"]
 
 
 def agreed_texts(files: Sequence[DataFile], tables: list[pa.Table], wanted: Wanted) -> list[pa.Table]:
-    """CSV columns that are text in one file are read as text in all: nothing else holds all of their values."""
+    """CSV columns whose types have nothing in common are read as text in all files, as in one file with all lines."""
     mixed = {}
     for name in tables[0].column_names:
-        columns = [table[name] for table in tables if not pa.types.is_null(table[name].type)]
-        if len({column.type for column in columns}) > 1 and not all(map(_is_double, columns)):
+        kinds = {kind for table in tables if not pa.types.is_null(kind := table.schema.field(name).type)}
+        if len(kinds) > 1 and united([*kinds]) is None:
             mixed[name] = TEXT
     if not mixed:
         return tables
@@ -41,14 +40,6 @@ def agreed_texts(files: Sequence[DataFile], tables: list[pa.Table], wanted: Want
         for name in texts.column_names:
             tables[i] = tables[i].set_column(tables[i].column_names.index(name), name, texts[name])
     return tables
-
-
-def _is_double(column: pa.ChunkedArray) -> bool:
-    """Whether a column holds doubles, or whole numbers that are exact as doubles."""
-    if not pa.types.is_integer(column.type):
-        return bool(pa.types.is_floating(column.type))
-    bounds = pc.min_max(column).as_py()
-    return all(bound is None or abs(bound) <= EXACT for bound in bounds.values())
 
 
 def concatenated(files: Sequence[DataFile], tables: Sequence[pa.Table]) -> pa.Table:

@@ -82,6 +82,11 @@ class Batch:
     backfilling: Collection[str] = ()
     """Rules that are being backfilled: what is open of them may not be all."""
 
+    @property
+    def open_before(self) -> int:
+        """Violations that were open before this batch."""
+        return sum(self.open.values()) - self.added + self.removed
+
 
 class Sink(Protocol):
     """Takes batches in their order."""

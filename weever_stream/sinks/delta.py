@@ -16,7 +16,16 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from delta.exceptions import DeltaConcurrentModificationException
+from delta.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from delta.tables import DeltaTable
 from pyspark.sql import functions as fn
 
@@ -49,6 +58,18 @@ __all__ = [
 _SMALL = 50_000
 """A batch of up to this many rows is written by one task, as one file."""
 _TRIES, _FIRST_WAIT = 6, 0.2
+_CONFLICTS = (
+    # Listed one by one: DeltaConcurrentModificationException is not the base class of the others.
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
+    DeltaConcurrentModificationException,
+)
+"""What Delta raises when a commit conflicts with another one."""
 _LAYOUTS = {"log": LOG, "open": OPEN}
 FILE_SIZES = {
     "spark.databricks.delta.autoCompact.maxFileSize": str(16 << 20),
@@ -241,7 +262,7 @@ def retried(action: Callable[[], object]) -> None:
         try:
             action()
             return
-        except DeltaConcurrentModificationException:
+        except _CONFLICTS:
             if attempt == _TRIES - 1:
                 raise
             time.sleep(_FIRST_WAIT * 2**attempt)

@@ -68,7 +68,7 @@ def refuse_lost(spark: SparkSession, path: str, batch: Identified, what: str = "
 
 def refuse_middle(path: str, batch: Batch) -> None:
     """Refuses to take over a place in the middle of a query: what it found before would be missing."""
-    if sum(batch.open.values()) - batch.added + batch.removed > 0:
+    if batch.open_before > 0:
         raise OutputError(
             f"{path} holds the violations of another run, and this checkpoint is not empty: what it has found before "
             "would be missing",

@@ -142,17 +142,17 @@ class Quarantine:
             self._check_severity(session)
             refuse_ahead(session, self._path, batch, "keys")
             return
-        if owner is not None:
-            if not self._take_over:
-                raise not_ours(self._path)
-            with writing(f"the Delta table {self._path}"), as_transaction(batch, "keys/take-over"):
-                retried(lambda: DeltaTable.forPath(session, self._path).delete())
-            self._rules = set()
-        if sum(batch.open.values()) - batch.added + batch.removed > 0:
+        if owner is not None and not self._take_over:
+            raise not_ours(self._path)
+        if batch.open_before > 0:  # before anything of the other run is deleted
             raise OutputError(
                 f"{self._path} begins in the middle: which rows are in the violations that are open is not known",
                 hint=_ANEW,
             )
+        if owner is not None:
+            with writing(f"the Delta table {self._path}"), as_transaction(batch, "keys/take-over"):
+                retried(lambda: DeltaTable.forPath(session, self._path).delete())
+            self._rules = set()
         self._note_severity(session)
         claim(session, self._path, batch.query_id)  # last: a start that was cut off begins again
 

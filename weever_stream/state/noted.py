@@ -191,8 +191,7 @@ class Noted:
         columns = tuple(sorted({name for rule in self.living.values() for name in rule.rule({}).columns}))
         if self.reads and self.reads[-1].columns == columns:
             return self
-        earlier = tuple(one for one in self.reads if one.since != since)
-        return replace(self, reads=(*earlier, Read(since, columns)))
+        return replace(self, reads=(*self.reads, Read(since, columns)))
 
     def settling(self, reason: str) -> Noted:
         """The same with the rules ended in whose place others have come."""

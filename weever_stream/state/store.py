@@ -28,6 +28,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from weever_stream.errors import OutputError, StateError
+from weever_stream.storage import map_file
 
 if TYPE_CHECKING:
     from weever_stream.detect.sections import Section
@@ -125,7 +126,7 @@ class RunStore:
         self._inside(file.name)
         try:
             path = Path(self._root, file.name) if self._local else self._fetched(file)
-            with pa.memory_map(str(path), "r") as mapped:
+            with map_file(str(path)) as mapped:
                 content = memoryview(mapped.read_buffer())
         except FileNotFoundError:
             raise StateError(f"the run file {file.name} is missing from {self._root}", hint=_HINT) from None

@@ -233,7 +233,7 @@ def launch(conf: SparkConf, log: Path) -> None:
 
 @contextmanager
 def _deferred_signals() -> Iterator[None]:
-    """Within the block SIGTERM and Ctrl-C wait for its end; a second one does not.
+    """Within the block SIGTERM and Ctrl-C wait for its end; a second Ctrl-C does not. `timeout` sends SIGTERM twice.
 
     A launch that is cut off leaves a JVM that nobody knows, and that does not notice when this process ends: it does so
     only once the two are connected.
@@ -244,11 +244,13 @@ def _deferred_signals() -> Iterator[None]:
     pending: list[int] = []
 
     def defer(number: int, _: object) -> None:
-        pending.append(number)
-        if len(pending) > 1:
+        if number not in pending:
+            pending.append(number)
+        elif number == signal.SIGINT:
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, defer) for number in (signal.SIGTERM, signal.SIGINT)}
+    heeded = [one for one in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, defer) for number in heeded}
     try:
         yield
     finally:

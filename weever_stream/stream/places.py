@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from weever_stream.job.options import State
 
 __all__ = [
+    "checkpoint_of",
     "dead_letters_of",
     "folder",
     "journal_of",
@@ -58,6 +59,11 @@ def dead_letters_of(job: Job) -> str:
 def offsets_of(job: Job) -> StoreOptions:
     """Where Spark's log of offsets is."""
     return _store(job, f"{job.state.checkpoint.rstrip('/')}/offsets")
+
+
+def checkpoint_of(job: Job) -> StoreOptions:
+    """Spark's own folder."""
+    return _store(job, job.state.checkpoint.rstrip("/"))
 
 
 def schemas_of(job: Job, checkpoint: str | None = None) -> StoreOptions:

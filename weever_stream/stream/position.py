@@ -78,12 +78,18 @@ def files_read(spark: SparkSession, checkpoint: str, last: int) -> list[str]:
     """The files that the first source has read, up to an entry of its log; for a source of files."""
     log = f"{checkpoint}/sources/0"
     numbers = {int(name.removesuffix(".compact")): name for name in _names(spark, log) if name[0].isdecimal()}
-    compact = max((n for n, name in numbers.items() if name.endswith(".compact") and n <= last), default=-1)
+    # A compact entry repeats all before it, and Spark deletes those: the newest may be the only one that is left.
+    compact = max((number for number, name in numbers.items() if name.endswith(".compact")), default=0)
     paths: dict[str, None] = {}
-    for number in sorted(n for n in numbers if max(compact, 0) <= n <= last):
+    for number in sorted(number for number in numbers if number == compact or compact < number <= last):
         _, *lines = read_text(spark, f"{log}/{numbers[number]}").splitlines()
-        # Spark notes a path as it stands in a URI.
-        paths |= {unquote(json.loads(line)["path"]): None for line in lines}
+        files = [file for file in map(json.loads, lines) if file["batchId"] <= last]
+        paths |= {unquote(file["path"]): None for file in files}  # Spark logs paths URI-encoded
+    if not paths:
+        raise StateError(
+            f"the log of files {log} has no entry up to {last}",
+            hint="it was deleted or is of another query; restore the checkpoint from a copy",
+        )
     return list(paths)
 
 

@@ -11,7 +11,6 @@ only of tables of up to two million rows in up to a thousand files.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from threading import Thread
@@ -36,7 +35,7 @@ from weever_stream.feeds.delta_log import (
     spark_type,
     tracked_schemas,
 )
-from weever_stream.job.options import DeltaSource, revealed
+from weever_stream.job.options import DeltaSource
 from weever_stream.rules.types import ColumnType, schema_of
 from weever_stream.state.noted import ABOUT, Noted
 from weever_stream.state.notes import Notes
@@ -45,7 +44,7 @@ from weever_stream.state.store import opened
 from weever_stream.storage import is_uri, locate, open_delta, scan_delta
 from weever_stream.stream.columns import key_types, needed, readers_of, refuse_types, stored_schema
 from weever_stream.stream.places import notes_of, offsets_of, schemas_of
-from weever_stream.stream.preflight_places import missing_folder, sink_refusals
+from weever_stream.stream.preflight_places import is_elsewhere, sink_refusals, source_refusal
 from weever_stream.stream.progress import PROGRESS, backfills_of
 
 if TYPE_CHECKING:
@@ -67,10 +66,6 @@ _COMMITS = 1_000
 """How many unread commits are looked at for changes of schema. The stream stops at each, and looks again."""
 _SPARK = {"uint64": "decimal(20,0)", "duration": "interval day to second"}
 """Spark's names of types that rule files call otherwise."""
-_HADOOP, _DEFAULT = "spark.hadoop.fs.", "spark.hadoop.fs.defaultFS"
-"""Spark's settings of file systems, and of the one that paths without a scheme belong to."""
-_ELSEWHERE = ("HADOOP_CONF_DIR", "DATABRICKS_RUNTIME_VERSION")
-"""Where these are set, paths without a scheme need not be local."""
 _PROPERTY = "delta.enableChangeDataFeed"
 
 
@@ -121,7 +116,7 @@ def check_job(job: Job) -> Preflight:
             found.refusals.append(error)
     for refusal, taken_over in sink_refusals(job):
         (found.not_ours if taken_over else found.refusals).append(refusal)
-    if (missing := missing_folder(job)) is not None:
+    if (missing := source_refusal(job)) is not None:
         found.refusals.append(missing)
     if isinstance(job.source, DeltaSource):
         if job.source.path is None:
@@ -208,7 +203,7 @@ class _TableCheck:
 
     def _refuse_or_skip(self, error: WeeverError) -> None:
         """The table is not there, or is another one: a refusal, unless Spark may find it elsewhere."""
-        if not _elsewhere(self.job, self.path, os.environ):
+        if not is_elsewhere(self.job, self.path):
             self.found.refusals.append(error)
             return
         self.found.unchecked.append(
@@ -258,9 +253,11 @@ class _TableCheck:
 
     def _refuse_without_schema_log(self, read: int, unread: list[tuple[int, Columns]]) -> None:
         """A stream that may skip commits follows only columns that are added, whether a rule reads them or not."""
-        from deltalake import DeltaTable
-
-        at = DeltaTable(self.path, version=read)
+        try:
+            at = open_delta(locate(self.path), read)
+        except Exception as error:  # the log of that version is gone: the stream follows what it tracked itself
+            self._skip("the schema", error)
+            return
         before = columns_of(at.schema().to_json(), at.metadata().partition_columns)
         for commit, columns in unread:
             changed = sorted(name for name, column in before.items() if columns.get(name) != column)
@@ -317,17 +314,6 @@ class _TableCheck:
                 f"{repeated:,} keys ({named}) of {self.path} belong to more than one row:"
                 " a key must be unique, or violations are missed or never resolved"
             )
-
-
-def _elsewhere(job: Job, path: str, environ: Mapping[str, str]) -> bool:
-    """Whether Spark's settings may lead a path to another store than the environment alone does."""
-    settings = {name: value for name, value in job.settings.items() if name.startswith(_HADOOP)}
-    settings |= {f"{_HADOOP}{name[3:]}": value for name, value in job.source.options.items() if name.startswith("fs.")}
-    if is_uri(path):
-        return bool(settings) and not path.lower().startswith("file:")
-    if default := revealed(settings).get(_DEFAULT):
-        return not default.lower().startswith("file:")
-    return any(environ.get(name) for name in _ELSEWHERE)
 
 
 def _too_large(table: DeltaTable) -> str | None:
